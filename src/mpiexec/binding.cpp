@@ -7,6 +7,7 @@
 
 #include "base/assert.hpp"
 #include "launch/environment.hpp"
+#include "mpiexec/rankfile.hpp"
 
 namespace weft::mpiexec {
 
@@ -52,6 +53,12 @@ Result<std::vector<Gpu>> select_gpus(const std::vector<Gpu>& gpus, const char* v
   return selected;
 }
 
+Error too_many(const Options& options, size_t objects) {
+  return Error(Errc::arg, "--map-by ppr:" + std::to_string(options.per_object) + ": " +
+                              std::to_string(options.ranks()) + " processes, but " + std::to_string(objects) +
+                              " of these objects on this host");
+}
+
 /// Binds each rank to cores of its GPU's NUMA node, divided among the ranks of the node.
 Result<std::vector<Binding>> plan_by_gpu(const Options& options, const Topology& topology,
                                          const char* visible) {
@@ -61,7 +68,10 @@ Result<std::vector<Binding>> plan_by_gpu(const Options& options, const Topology&
     return Error(Errc::arg, "--map-by gpu: this host has no visible NVIDIA GPU. Use --map-by slot.");
   const size_t ranks = static_cast<size_t>(options.ranks());
   std::map<int, size_t> ranks_of_node, placed_on_node;
-  const auto gpu_of = [&](size_t rank) -> const Gpu& { return (*gpus)[rank % gpus->size()]; };
+  const size_t each = std::max<size_t>(static_cast<size_t>(options.per_object), 1);
+  if (options.per_object > 0 && ranks > each * gpus->size() * static_cast<size_t>(fake_hosts()))
+    return too_many(options, gpus->size());
+  const auto gpu_of = [&](size_t rank) -> const Gpu& { return (*gpus)[rank / each % gpus->size()]; };
   for (size_t rank = 0; rank < ranks; ++rank) ++ranks_of_node[gpu_of(rank).numa];
   std::vector<Binding> plan;
   for (size_t rank = 0; rank < ranks; ++rank) {
@@ -85,16 +95,20 @@ Result<std::vector<Binding>> plan_by_gpu(const Options& options, const Topology&
   return plan;
 }
 
+/// Number of the object of a kind that has the core; 0 for kinds without objects.
+int object_of(const Core& core, MapBy kind) {
+  return kind == MapBy::package   ? core.package
+         : kind == MapBy::numa    ? core.numa
+         : kind == MapBy::l3cache ? core.l3
+                                  : 0;
+}
+
 /// The cores of each object of a kind; the whole host for kinds without objects.
 std::vector<Cores> objects(const Topology& topology, MapBy kind) {
   std::map<int, Cores> groups;
   int number = 0;
   for (const Core& core : topology.cores) {
-    const int key = kind == MapBy::package ? core.package
-                    : kind == MapBy::numa  ? core.numa
-                    : kind == MapBy::core  ? number++
-                                           : 0;
-    groups[key].push_back(&core);
+    groups[kind == MapBy::core ? number++ : object_of(core, kind)].push_back(&core);
   }
   std::vector<Cores> all;
   for (auto& [key, cores] : groups) all.push_back(std::move(cores));
@@ -108,9 +122,7 @@ Result<std::vector<Binding>> plan_by_object(const Options& options, const Topolo
   const size_t ranks = static_cast<size_t>(options.ranks()), each = static_cast<size_t>(options.per_object);
   if (all.empty()) return std::vector<Binding>(ranks, unbound("no core is known"));
   if (each > 0 && ranks > each * all.size() * static_cast<size_t>(fake_hosts()))
-    return Error(Errc::arg, "--map-by ppr:" + std::to_string(each) + ": " + std::to_string(ranks) +
-                                " processes, but " + std::to_string(all.size()) +
-                                " of these objects on this host");
+    return too_many(options, all.size());
   const auto object_of = [&](size_t rank) { return (each > 0 ? rank / each : rank) % all.size(); };
   std::vector<size_t> sharers(all.size()), placed(all.size());
   for (size_t rank = 0; rank < ranks; ++rank) ++sharers[object_of(rank)];
@@ -141,7 +153,9 @@ Result<std::vector<Binding>> plan_by_object(const Options& options, const Topolo
 
 /// Binds each rank, placed by --map-by, to the whole package or NUMA node of its first core.
 Result<std::vector<Binding>> plan_wide(const Options& options, const Topology& topology) {
-  const MapBy kind = options.bind_to == BindTo::package ? MapBy::package : MapBy::numa;
+  const MapBy kind = options.bind_to == BindTo::package ? MapBy::package
+                     : options.bind_to == BindTo::numa  ? MapBy::numa
+                                                        : MapBy::l3cache;
   const std::vector<Cores> all = objects(topology, kind);
   Options shares = options;
   shares.bind_to = BindTo::share;
@@ -163,16 +177,40 @@ Result<std::vector<Binding>> plan_wide(const Options& options, const Topology& t
   return plan;
 }
 
-}  // namespace
+/// Gives the ranks other places of the same mapping, as --rank-by says. Unbound ranks keep their numbers.
+void renumber(std::vector<Binding>& plan, const Topology& topology, RankBy order) {
+  std::map<int, std::pair<size_t, const Core*>> core_of_cpu;
+  for (size_t at = 0; at < topology.cores.size(); ++at)
+    for (const int cpu : topology.cores[at].cpus) core_of_cpu[cpu] = {at, &topology.cores[at]};
+  const auto core_of = [&](const Binding& binding) { return core_of_cpu.at(binding.cpus[0]); };
+  for (const Binding& binding : plan)
+    if (binding.cpus.empty()) return;
+  std::stable_sort(plan.begin(), plan.end(),
+                   [&](const Binding& a, const Binding& b) { return core_of(a).first < core_of(b).first; });
+  if (order == RankBy::fill) return;
+  const MapBy kind = order == RankBy::package ? MapBy::package
+                     : order == RankBy::numa  ? MapBy::numa
+                                              : MapBy::l3cache;
+  std::map<int, size_t> placed;  // ranks in each object so far
+  std::vector<std::pair<size_t, Binding>> turns;
+  for (Binding& binding : plan)
+    turns.emplace_back(placed[object_of(*core_of(binding).second, kind)]++, std::move(binding));
+  std::stable_sort(turns.begin(), turns.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::transform(turns.begin(), turns.end(), plan.begin(), [](auto& turn) { return std::move(turn.second); });
+}
 
-Result<std::vector<Binding>> plan_bindings(const Options& options, const Topology& topology,
-                                           const char* visible_gpus) {
+/// The places of the ranks in the order of the mapping.
+Result<std::vector<Binding>> plan_mapping(const Options& options, const Topology& topology,
+                                          const char* visible_gpus) {
   const size_t ranks = static_cast<size_t>(options.ranks());
   if (options.bind_to == BindTo::none) return std::vector<Binding>(ranks, unbound("--bind-to none"));
   if (options.map_by == MapBy::gpu) return plan_by_gpu(options, topology, visible_gpus);
-  if (options.bind_to == BindTo::package || options.bind_to == BindTo::numa)
+  if (options.bind_to == BindTo::package || options.bind_to == BindTo::numa ||
+      options.bind_to == BindTo::l3cache)
     return plan_wide(options, topology);
-  const bool of_objects = options.map_by == MapBy::package || options.map_by == MapBy::numa;
+  const bool of_objects =
+      options.map_by == MapBy::package || options.map_by == MapBy::numa || options.map_by == MapBy::l3cache;
   if (of_objects || options.per_object > 0 || options.cores_per_rank > 1)
     return plan_by_object(options, topology, false);
   Cores cores;
@@ -188,6 +226,19 @@ Result<std::vector<Binding>> plan_bindings(const Options& options, const Topolog
   std::vector<Binding> plan;
   for (size_t rank = 0; rank < ranks; ++rank)
     plan.push_back(bind_to(one_each ? Cores{cores[rank % cores.size()]} : share(cores, rank, ranks)));
+  return plan;
+}
+
+}  // namespace
+
+Result<std::vector<Binding>> plan_bindings(const Options& options, const Topology& topology,
+                                           const char* visible_gpus) {
+  if (!options.rankfile.empty()) return bindings_of_rankfile(options.rankfile, options.ranks(), topology);
+  if (options.map_by == MapBy::node && fake_hosts() > 1)
+    return Error(Errc::arg, "--map-by node: the ranks of a simulated host are consecutive");
+  const Topology places = options.hardware_threads ? split_threads(topology) : topology;
+  auto plan = plan_mapping(options, places, visible_gpus);
+  if (plan && options.rank_by != RankBy::mapping) renumber(*plan, places, options.rank_by);
   return plan;
 }
 

@@ -57,9 +57,19 @@ std::string add_text(LauncherCommand& to, const std::string& text) {
   return "/proc/self/fd/" + std::to_string(kFirstTextFd + static_cast<int>(to.texts.size()) - 1);
 }
 
-/// "package" or "numa" in the words of prterun; nullptr for other bindings.
+/// "package", "numa" or "l3cache" in the words of prterun; nullptr for other bindings.
 const char* name_of_binding(BindTo bind_to) {
-  return bind_to == BindTo::package ? "package" : bind_to == BindTo::numa ? "numa" : nullptr;
+  return bind_to == BindTo::package   ? "package"
+         : bind_to == BindTo::numa    ? "numa"
+         : bind_to == BindTo::l3cache ? "l3cache"
+                                      : nullptr;
+}
+
+/// Refuses the options of the list that are set.
+Status refuse(const char* launcher, std::initializer_list<std::pair<bool, const char*>> options) {
+  for (const auto& [set, name] : options)
+    if (set) return unsupported_option(launcher, name);
+  return {};
 }
 
 /// --map-by of prterun.
@@ -67,10 +77,33 @@ std::string prterun_mapping(const Options& options) {
   std::string text = options.map_by == MapBy::core      ? "core"
                      : options.map_by == MapBy::package ? "package"
                      : options.map_by == MapBy::numa    ? "numa"
+                     : options.map_by == MapBy::l3cache ? "l3cache"
+                     : options.map_by == MapBy::node    ? "node"
                                                         : "slot";
+  if (!options.rankfile.empty()) return "rankfile:file=" + options.rankfile + ":OVERSUBSCRIBE";
   if (options.per_object > 0) text = "ppr:" + std::to_string(options.per_object) + ":" + text;
   if (options.cores_per_rank > 0) text += ":PE=" + std::to_string(options.cores_per_rank);
+  if (options.hardware_threads) text += ":HWTCPUS";
   return text + ":OVERSUBSCRIBE";
+}
+
+/// --output of prterun; empty: the default.
+std::string prterun_output(const Options& options) {
+  Words words;
+  if (options.tag_output) words.emplace_back("tag");
+  if (options.timestamp_output) words.emplace_back("timestamp");
+  if (options.merge_output) words.emplace_back("merge-stderr-to-stdout");
+  return join(words, ",");
+}
+
+const char* prterun_ranking(RankBy order) {
+  constexpr const char* kNames[] = {"slot", "fill", "package", "numa", "l3cache"};
+  return kNames[static_cast<int>(order)];
+}
+
+/// Standard input as `--input` of srun and `--stdin` of prterun.
+std::string input_word(const Options& options) {
+  return options.input_rank < 0 ? "none" : std::to_string(options.input_rank);
 }
 
 Result<LauncherCommand> plan_srun(const Options& options, const Launchers& launchers) {
@@ -78,12 +111,22 @@ Result<LauncherCommand> plan_srun(const Options& options, const Launchers& launc
     return Error(Errc::unsupported,
                  "this Slurm has neither the MPI plugin pmix nor pmi2 (srun --mpi=list). Install "
                  "libpmix2, or use --launcher prrte or hydra.");
-  if (options.map_by != MapBy::slot) return unsupported_option("srun", "--map-by");
-  if (name_of_binding(options.bind_to)) return unsupported_option("srun", "--bind-to package or numa");
+  WEFT_TRY(
+      refuse("srun", {{options.map_by != MapBy::slot && options.map_by != MapBy::node, "--map-by"},
+                      {name_of_binding(options.bind_to) != nullptr, "--bind-to package, numa or l3cache"},
+                      {options.rank_by != RankBy::mapping, "--rank-by"},
+                      {options.hardware_threads, "--use-hwthread-cpus"},
+                      {!options.cpus.empty(), "--cpu-list"},
+                      {!options.rankfile.empty(), "--rankfile"},
+                      {options.merge_output, "--merge-stderr-to-stdout"},
+                      {options.timestamp_output, "--timestamp-output"},
+                      {!options.output_file.empty() || !options.error_file.empty(), "output to files"}}));
   LauncherCommand to{"srun (Slurm job " + launchers.job + ")", {launchers.srun}, {}, {}};
   append(to.argv,
          {"--mpi=" + launchers.slurm_mpi, "--ntasks=" + std::to_string(options.ranks()), "--overcommit",
-          options.continue_on_failure ? "--kill-on-bad-exit=0" : "--kill-on-bad-exit=1", "--input=0"});
+          options.continue_on_failure ? "--kill-on-bad-exit=0" : "--kill-on-bad-exit=1",
+          "--input=" + input_word(options)});
+  if (options.map_by == MapBy::node && options.hosts.empty()) to.argv.push_back("--distribution=cyclic");
   if (!options.hosts.empty()) {  // without hosts, Slurm distributes the ranks over the allocation
     auto rank_hosts = place_ranks(options.hosts, options.ranks(), options.oversubscribe);
     if (!rank_hosts) return std::move(rank_hosts).error();
@@ -131,7 +174,10 @@ Result<LauncherCommand> plan_prterun(const Options& options, const Launchers& la
   auto hosts = host_list(options);
   if (!hosts) return std::move(hosts).error();
   if (options.map_by == MapBy::gpu) return unsupported_option("prterun", "--map-by gpu");
-  if (options.continue_on_failure) return unsupported_option("prterun", "--continue-on-failure");
+  WEFT_TRY(
+      refuse("prterun", {{options.continue_on_failure, "--continue-on-failure"},
+                         {!options.cpus.empty(), "--cpu-list"},
+                         {!options.output_file.empty() || !options.error_file.empty(), "output to files"}}));
   LauncherCommand to{"prterun", {launchers.prterun}, {}, {}};
   if (const std::string prefix = prefix_of(launchers.prterun); !prefix.empty())
     append(to.argv, {"--prefix", prefix});
@@ -143,7 +189,10 @@ Result<LauncherCommand> plan_prterun(const Options& options, const Launchers& la
                                 : options.bind_to == BindTo::core ? "core:overload-allowed"
                                                                   : "none"});
   if (options.report_bindings) append(to.argv, {"--display", "bind"});
-  if (options.tag_output) append(to.argv, {"--output", "tag"});
+  if (options.rank_by != RankBy::mapping) append(to.argv, {"--rank-by", prterun_ranking(options.rank_by)});
+  if (options.input_rank != 0) append(to.argv, {"--stdin", input_word(options)});
+  if (const std::string output = prterun_output(options); !output.empty())
+    append(to.argv, {"--output", output});
   for (const Program& program : options.programs) {
     if (&program != &options.programs.front()) to.argv.push_back(":");
     append(to.argv, {"-n", std::to_string(program.ranks)});
@@ -159,12 +208,21 @@ Result<LauncherCommand> plan_hydra(const Options& options, const Launchers& laun
   if (!hosts) return std::move(hosts).error();
   if (options.map_by != MapBy::slot && options.map_by != MapBy::core)
     return unsupported_option("mpiexec.hydra", "--map-by gpu, package or numa");
-  if (options.cores_per_rank > 0 || options.per_object > 0 || name_of_binding(options.bind_to))
-    return unsupported_option("mpiexec.hydra", "--bind-to package or numa, PE=N or ppr");
-  if (options.report_bindings) return unsupported_option("mpiexec.hydra", "--report-bindings");
+  WEFT_TRY(refuse("mpiexec.hydra",
+                  {{options.cores_per_rank > 0 || options.per_object > 0 || name_of_binding(options.bind_to),
+                    "--bind-to package or numa, PE=N or ppr"},
+                   {options.report_bindings, "--report-bindings"},
+                   {options.rank_by != RankBy::mapping, "--rank-by"},
+                   {options.hardware_threads, "--use-hwthread-cpus"},
+                   {!options.cpus.empty(), "--cpu-list"},
+                   {!options.rankfile.empty(), "--rankfile"},
+                   {options.merge_output, "--merge-stderr-to-stdout"},
+                   {options.timestamp_output, "--timestamp-output"},
+                   {!options.output_file.empty() || !options.error_file.empty(), "output to files"}}));
   LauncherCommand to{"mpiexec.hydra", {launchers.hydra, "-hosts", *hosts}, {}, {}};
   if (options.bind_to == BindTo::core || options.map_by == MapBy::core) append(to.argv, {"-bind-to", "core"});
   if (options.tag_output) to.argv.push_back("-prepend-rank");
+  if (options.input_rank != 0) append(to.argv, {"-s", input_word(options)});
   if (options.continue_on_failure) to.argv.push_back("-disable-auto-cleanup");
   for (const Program& program : options.programs) {
     if (&program != &options.programs.front()) to.argv.push_back(":");

@@ -13,17 +13,17 @@ namespace weft::mpiexec {
 Status TerminalInput::open() {
   int ends[2];
   if (::isatty(STDIN_FILENO) == 0) return {};
-  if (::pipe2(ends, O_CLOEXEC) != 0) return system_call_error("open a pipe for the input of rank 0", errno);
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_call_error("open a pipe for the input of a rank", errno);
   ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
   reader_ = ends[0];
   writer_ = ends[1];
   return {};
 }
 
-void TerminalInput::connect(Channels& rank0) const {
+void TerminalInput::connect(Channels& rank) const {
   if (!active()) return;
-  rank0.input = writer_;
-  rank0.child_input = reader_;
+  rank.input = writer_;
+  rank.child_input = reader_;
 }
 
 TerminalInput::~TerminalInput() { stop(); }
@@ -48,7 +48,7 @@ void TerminalInput::write() {
   if (!active()) return;
   const ssize_t n = pending_.empty() ? 0 : ::write(writer_, pending_.data(), pending_.size());
   if (n > 0) pending_.erase(0, static_cast<size_t>(n));
-  const bool refused = n < 0 && errno != EAGAIN && errno != EINTR;  // rank 0 has closed its input
+  const bool refused = n < 0 && errno != EAGAIN && errno != EINTR;  // the rank has closed its input
   if (refused || (ended_ && pending_.empty())) stop();
 }
 

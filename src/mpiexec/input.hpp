@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Input: forwards terminal input to rank 0 through a pipe, because rank 0 is not in the terminal's foreground
-// process group. Any other standard input is inherited by rank 0 directly.
+// Input: forwards terminal input to a rank (0, or of --stdin) through a pipe, because the rank is not in the
+// terminal's foreground process group. Any other standard input is inherited by the rank directly.
 #pragma once
 #include <string>
 
@@ -15,12 +15,12 @@ class TerminalInput {
   TerminalInput(const TerminalInput&) = delete;
   TerminalInput& operator=(const TerminalInput&) = delete;
 
-  /// Creates a pipe to rank 0 if standard input is a terminal; inactive otherwise. Call once.
+  /// Creates a pipe to the rank if standard input is a terminal; inactive otherwise. Call once.
   [[nodiscard]] Status open();
   [[nodiscard]] bool active() const { return writer_ >= 0; }
-  /// Stores both ends of the pipe in rank 0's channels. The supervisor and start_supervisor() close the ends
-  /// that their process does not use.
-  void connect(Channels& rank0) const;
+  /// Stores both ends of the pipe in the rank's channels. The supervisor and start_supervisor() close the
+  /// ends that their process does not use.
+  void connect(Channels& rank) const;
   /// Returns true if the terminal is to be polled: mpiexec is in the foreground and no input is pending.
   [[nodiscard]] bool wants_input() const;
   /// Reads from the terminal; call when it is readable.

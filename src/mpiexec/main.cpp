@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -58,16 +59,31 @@ int run_job(Job::First first, TerminalInput& input, const InheritedState& inheri
     return print_error(system_call_error("adopt orphaned processes", errno), kStartExitCode);
   auto supervisor = start_supervisor(first.plans, first.channels, inherited, argv);
   if (!supervisor) return print_error(supervisor.error(), kStartExitCode);
-  Output output(output_sources(first.channels), defaults.options.tag_output, input.active());
+  const Options& options = defaults.options;
+  Output output(output_sources(first.channels),
+                {options.tag_output, options.timestamp_output, options.merge_output, options.output_file,
+                 options.error_file, options.copy_output, input.active() ? options.input_rank : -1});
   Job job(std::move(first), *supervisor, input, output, defaults);
   Status ready = output.start();
   if (ready.ok()) ready = job.open();
   return ready.ok() ? job.run() : job.shut_down(ready.error());
 }
 
+/// Returns the CPUs of --cpu-list, else all that this process may use.
+Result<std::vector<int>> cpus_for_ranks(const Options& options) {
+  const std::vector<int> allowed = allowed_cpus();
+  if (options.cpus.empty()) return allowed;
+  for (const int cpu : options.cpus)
+    if (std::find(allowed.begin(), allowed.end(), cpu) == allowed.end())
+      return Error(Errc::arg, "--cpu-list: mpiexec may not use CPU " + std::to_string(cpu) + ", only " +
+                                  format_cpu_list(allowed));
+  return options.cpus;
+}
+
 int start(const Options& options, char** argv, char** environment) {
-  auto bindings =
-      plan_bindings(options, read_topology("/sys", allowed_cpus()), std::getenv("CUDA_VISIBLE_DEVICES"));
+  auto cpus = cpus_for_ranks(options);
+  if (!cpus) return print_error(cpus.error(), kUsageExitCode);
+  auto bindings = plan_bindings(options, read_topology("/sys", *cpus), std::getenv("CUDA_VISIBLE_DEVICES"));
   if (!bindings) return print_error(bindings.error(), kUsageExitCode);
   if (options.report_bindings)
     for (size_t rank = 0; rank < bindings->size(); ++rank)
@@ -88,11 +104,13 @@ int start(const Options& options, char** argv, char** environment) {
     return print_error(added.error(), kUsageExitCode);
   prepare_descriptors();
   const InheritedState inherited = InheritedState::save_and_replace();
-  auto channels = open_channels(options.ranks());
+  auto channels = open_channels(options.ranks(), options.input_rank);
   if (!channels) return print_error(channels.error(), kStartExitCode);
   TerminalInput input;
-  if (const Status opened = input.open(); !opened.ok()) return print_error(opened.error(), kStartExitCode);
-  input.connect(channels->front());
+  if (options.input_rank >= 0) {
+    if (const Status opened = input.open(); !opened.ok()) return print_error(opened.error(), kStartExitCode);
+    input.connect((*channels)[static_cast<size_t>(options.input_rank)]);
+  }
   return run_job({std::move(plans), std::move(*channels), job_id}, input, inherited,
                  {options, libraries, environment}, argv);
 }

@@ -26,10 +26,14 @@ enum class BindTo {
   core,
   package,
   numa,
+  l3cache,
   none
 };
-/// Objects of the host over which ranks are distributed; slot: the host itself.
-enum class MapBy { slot, core, gpu, package, numa };
+/// Objects over which ranks are distributed; slot: the host itself; node: the hosts in turns.
+enum class MapBy { slot, core, gpu, package, numa, l3cache, node };
+/// Order of the ranks' numbers. mapping: as --map-by places them; fill: consecutive ranks beside each other;
+/// the others: in turns over these objects.
+enum class RankBy { mapping, fill, package, numa, l3cache };
 enum class Launcher { automatic, weft, slurm, prrte, hydra };
 
 struct Options {
@@ -41,6 +45,15 @@ struct Options {
   int per_host = 0;         ///< ranks of each host; 0: unspecified
   int per_object = 0;       ///< ranks of each object of map_by, in order; 0: one object after the other
   int cores_per_rank = 0;   ///< 0: one with a binding to cores, else an equal share
+  RankBy rank_by = RankBy::mapping;
+  bool hardware_threads = false;  ///< each hardware thread counts as a core
+  std::vector<int> cpus;          ///< CPUs for the ranks; empty: all that mpiexec may use
+  std::string rankfile;           ///< file with the cores of each rank; empty: none
+  int input_rank = 0;             ///< rank that reads the standard input; negative: none
+  bool merge_output = false;      ///< the ranks' standard error goes to standard output
+  bool timestamp_output = false;
+  std::string output_file, error_file;  ///< patterns of files for the ranks' output; empty: none
+  bool copy_output = false;             ///< output in files is also forwarded
   bool tag_output = false;
   bool report_bindings = false;
   bool oversubscribe = false;

@@ -20,7 +20,6 @@ constexpr const char* kChosen = "Weft chooses paths and algorithms itself (weft 
 constexpr const char* kDebugger =
     "start the debugger as the program: mpiexec -n 2 xterm -e gdb --args ./program";
 constexpr const char* kUnset = "start the program with env: mpiexec -n 2 env -u NAME ./program";
-constexpr const char* kOutput = "redirect in the program: mpiexec -n 2 sh -c './program > out.$PMI_RANK'";
 
 /// The first rule with the name and value applies. "mca NAME" is the rule of an MCA parameter.
 constexpr Rule kRules[] = {
@@ -28,6 +27,8 @@ constexpr Rule kRules[] = {
     {"N npernode ppn perhost", 1, nullptr, "--per-host %1", ""},
     {"pernode", 0, nullptr, "--per-host 1", ""},
     {"npersocket", 1, nullptr, "--map-by ppr:%1:package", ""},
+    {"bind-to-l3cache bind-to-cache", 0, nullptr, "--bind-to l3cache", ""},
+    {"bind-to-hwthread", 0, nullptr, "--bind-to hwthread", ""},
     {"bind-to-core", 0, nullptr, "--bind-to core", ""},
     {"bind-to-socket", 0, nullptr, "--bind-to package", ""},
     {"bind-to-none nobind", 0, nullptr, "--bind-to none", ""},
@@ -35,15 +36,9 @@ constexpr Rule kRules[] = {
     {"byslot", 0, nullptr, "--map-by slot", ""},
     {"bycore", 0, nullptr, "--map-by core", ""},
     {"bysocket", 0, nullptr, "--map-by package", ""},
-    {"bynode rr", 0, nullptr, nullptr, "give the order with --host a,b,a,b"},
+    {"bynode rr", 0, nullptr, "--map-by node", ""},
     {"cpus-per-proc cpus-per-rank", 1, nullptr, "--map-by slot:PE=%1", ""},
-    {"rank-by", 1, "slot", "", "ranks are numbered by slot"},
-    {"rank-by", 1, "fill", "", "ranks are numbered by slot"},
-    {"rank-by", 1, nullptr, nullptr, "ranks are numbered in the order of the mapping: use --map-by"},
-    {"rankfile rf cpu-list cpu-set slot-list binding", 1, nullptr, nullptr,
-     "restrict the cores with taskset, or use --bind-to and --map-by"},
-    {"use-hwthread-cpus hwthread-cpus", 0, nullptr, nullptr,
-     "processes are bound to whole cores: use --oversubscribe"},
+    {"slot-list binding", 1, nullptr, nullptr, "use --cpu-list, --rankfile, --bind-to and --map-by"},
     {"nooversubscribe no-oversubscribe", 0, nullptr, "",
      "more processes than cores with --bind-to core are an error"},
     {"nolocal", 0, nullptr, nullptr, "leave this host out of --host"},
@@ -51,13 +46,6 @@ constexpr Rule kRules[] = {
     {"display", 1, nullptr, "--report-bindings", ""},
     // Output and input.
     {"l prepend-rank", 0, nullptr, "--tag-output", ""},
-    {"output", 1, "tag", "--tag-output", ""},
-    {"output output-filename outfile-pattern errfile-pattern", 1, nullptr, nullptr, kOutput},
-    {"timestamp-output", 0, nullptr, nullptr, "pipe the output of mpiexec through ts (moreutils)"},
-    {"merge-stderr-to-stdout", 0, nullptr, nullptr, "redirect it: mpiexec -n 2 ./program 2>&1"},
-    {"stdin s", 1, "0", "", "rank 0 reads the standard input"},
-    {"stdin s", 1, "none", nullptr, "redirect it: mpiexec -n 2 ./program < /dev/null"},
-    {"stdin s", 1, nullptr, nullptr, "rank 0 reads the standard input: distribute it with MPI_Bcast"},
     {"q quiet", 0, nullptr, "--no-notes", ""},
     {"v verbose print-all-exitcodes ordered-output", 0, nullptr, "", "mpiexec reports errors in full"},
     {"report-pid report-uri", 1, nullptr, "", kOneHost},
@@ -95,20 +83,43 @@ constexpr Rule kRules[] = {
     {"mca hwloc_base_binding_policy hwloc_default_binding_policy", 1, nullptr, "--bind-to %1", ""},
     {"mca hwloc_base_report_bindings", 1, "1", "--report-bindings", ""},
     {"mca orte_tag_output", 1, "1", "--tag-output", ""},
+    {"mca orte_timestamp_output", 1, "1", "--timestamp-output", ""},
+    {"mca orte_output_filename", 1, nullptr, "--output-filename %1", ""},
+    {"mca hwloc_base_cpu_list hwloc_base_cpu_set hwloc_default_cpu_list", 1, nullptr, "--cpu-list %1", ""},
+    {"mca hwloc_base_use_hwthreads_as_cpus", 1, "1", "--use-hwthread-cpus", ""},
+    {"mca rmaps_base_ranking_policy rmaps_default_ranking_policy", 1, nullptr, "--rank-by %1", ""},
     {"mca btl_base_verbose pml_base_verbose pml_ucx_verbose", 1, nullptr, "--x-all WEFT_LOG=info", ""},
     {"mca gmca prtemca pmixmca", 2, nullptr, "", kChosen},
 };
 
-/// A variable of another MPI, the value to which it applies, and options of Weft.
+/// A variable of another MPI, the value to which it applies (nullptr: numbers), and options of Weft.
 struct Variable {
   const char *name, *value, *own;
 };
 constexpr Variable kVariables[] = {
     {"MV2_USE_CUDA", "0", "--x-all WEFT_CUDA=off"},
+    {"MV2_SHOW_CPU_BINDING", "1", "--report-bindings"},
+    {"MV2_CPU_BINDING_POLICY", "scatter", "--map-by package"},
+    {"MV2_CPU_BINDING_POLICY", "bunch", "--map-by core"},
+    {"MV2_CPU_BINDING_LEVEL", "core", "--bind-to core"},
+    {"MV2_CPU_BINDING_LEVEL", "socket", "--bind-to package"},
+    {"MV2_CPU_BINDING_LEVEL", "numanode", "--bind-to numa"},
+    {"MV2_SUPPORT_FT", "1", "--continue-on-failure"},
     {"MPIR_CVAR_ENABLE_GPU", "0", "--x-all WEFT_CUDA=off"},
     {"MPICH_GPU_SUPPORT_ENABLED", "0", "--x-all WEFT_CUDA=off"},
     {"MV2_ENABLE_AFFINITY", "0", "--bind-to none"},
     {"I_MPI_PIN", "0", "--bind-to none"},
+    {"I_MPI_PIN", "off", "--bind-to none"},
+    {"I_MPI_PIN_DOMAIN", "core", "--bind-to core"},
+    {"I_MPI_PIN_DOMAIN", "numa", "--bind-to numa"},
+    {"I_MPI_PIN_DOMAIN", "socket", "--bind-to package"},
+    {"I_MPI_PIN_DOMAIN", "cache3", "--bind-to l3cache"},
+    {"I_MPI_PIN_DOMAIN", "node", "--bind-to none"},
+    {"I_MPI_PIN_CELL", "unit", "--use-hwthread-cpus"},
+    {"I_MPI_PIN_PROCESSOR_LIST", nullptr, "--cpu-list %1"},
+    {"I_MPI_PERHOST", nullptr, "--per-host %1"},
+    {"I_MPI_OFFLOAD", "0", "--x-all WEFT_CUDA=off"},
+    {"I_MPI_FABRICS", "shm", "--x-all WEFT_NET=none"},
 };
 
 using Words = std::vector<std::string>;
@@ -204,20 +215,30 @@ Result<Translation> translate_other_option(const std::string& name, const Words&
   return result;
 }
 
+namespace {
+
+/// Options of Weft for a variable of another MPI; empty: none.
+Words options_of_variable(const std::string& name, const std::string& value) {
+  Words own;
+  for (const std::string_view prefix : {"OMPI_MCA_", "PRTE_MCA_"})
+    if (name.starts_with(prefix))
+      if (const Rule* rule = find_rule("mca " + name.substr(prefix.size()), {value}))
+        own = options_of(rule->own, {value});
+  const bool numbers = value.find_first_not_of("0123456789,-") == value.npos && !value.empty();
+  for (const Variable& variable : kVariables)
+    if (name == variable.name && (variable.value != nullptr ? value == variable.value : numbers))
+      own = options_of(variable.own, {value});
+  return own;
+}
+
+}  // namespace
+
 Words options_from_environment(char** environment) {
   Words options;
-  constexpr std::string_view kMca = "OMPI_MCA_";
   for (char** entry = environment; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string text = *entry, name = text.substr(0, text.find('='));
     if (name.size() == text.size()) continue;
-    const std::string value = text.substr(name.size() + 1);
-    Words own;
-    if (name.starts_with(kMca)) {
-      if (const Rule* rule = find_rule("mca " + name.substr(kMca.size()), {value}))
-        own = options_of(rule->own, {value});
-    }
-    for (const Variable& variable : kVariables)
-      if (name == variable.name && value == variable.value) own = options_of(variable.own, {});
+    const Words own = options_of_variable(name, text.substr(name.size() + 1));
     options.insert(options.end(), own.begin(), own.end());
   }
   return options;
@@ -272,8 +293,12 @@ Result<Words> arguments_of_mpirun_rsh(const Words& arguments) {
                    "mpirun_rsh needs -np N, N hosts and a program: mpirun_rsh -np 2 node0 node1 ./program");
     result.insert(result.end(), {"--host", list});
   }
-  for (; i < arguments.size() && arguments[i].find('=') != std::string::npos; ++i)
+  for (; i < arguments.size() && arguments[i].find('=') != std::string::npos; ++i) {
     result.insert(result.end(), {"--x-all", arguments[i]});
+    const size_t equals = arguments[i].find('=');
+    const Words own = options_of_variable(arguments[i].substr(0, equals), arguments[i].substr(equals + 1));
+    result.insert(result.end(), own.begin(), own.end());
+  }
   result.insert(result.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments.end());
   return result;
 }
@@ -291,6 +316,10 @@ std::string other_options_text() {
     text += "| " + line + " | " + treatment + " | ";
     text += rule.own != nullptr && *rule.own != '\0' ? "`" + std::string(rule.own) + "`" : rule.text;
     text += " |\n";
+  }
+  for (const Variable& variable : kVariables) {
+    const std::string value = variable.value != nullptr ? variable.value : "%1";
+    text += "| `" + std::string(variable.name) + "=" + value + "` | is | `" + variable.own + "` |\n";
   }
   return text;
 }

@@ -8,10 +8,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <system_error>
+#include <utility>
 
+#include "mpiexec/output_file.hpp"
 #include "mpiexec/processes.hpp"
 #include "mpiexec/report.hpp"
 
@@ -26,12 +30,26 @@ constexpr int kPromptTimeoutMs = 100;
 
 }  // namespace
 
-Output::Output(const std::vector<Source>& sources, bool tag, bool prompts)
-    : first_streams_(sources.size()), tag_(tag), prompts_(prompts) {
-  for (const Source& source : sources) streams_.push_back(Stream{source});
+Output::Output(const std::vector<Source>& sources, Format format)
+    : first_streams_(sources.size()), format_(std::move(format)) {
+  for (const Source& source : sources) {
+    if (source.rank == format_.prompting_rank && !source.is_error) prompting_ = streams_.size();
+    streams_.push_back(Stream{source});
+  }
+}
+
+Status Output::create_file(Stream& stream, int ranks) {
+  const std::string& pattern = to_error(stream) ? format_.error_file : format_.output_file;
+  if (pattern.empty()) return {};
+  const Source& source = stream.source;
+  auto file = create_output_file(output_file_name(pattern, source.rank, ranks, source.spawned_job + 1));
+  if (!file) return std::move(file).error();
+  stream.file = *file;
+  return {};
 }
 
 Status Output::start() {
+  for (Stream& stream : streams_) WEFT_TRY(create_file(stream, static_cast<int>(streams_.size() / 2)));
   done_ = ::eventfd(0, EFD_CLOEXEC);
   wake_ = done_ >= 0 ? ::eventfd(0, EFD_CLOEXEC) : -1;
   if (wake_ < 0) return system_call_error("open an event descriptor", errno);
@@ -69,7 +87,16 @@ void Output::update_streams() {
       std::remove_if(later, streams_.end(), [](const Stream& stream) { return stream.source.fd < 0; }),
       streams_.end());
   const std::lock_guard guard(added_mutex_);
-  for (const Source& source : added_) streams_.push_back(Stream{source});
+  for (const Source& source : added_) {
+    Stream& stream = streams_.emplace_back(Stream{source});
+    const auto of_job = std::count_if(added_.begin(), added_.end(), [&](const Source& other) {
+      return other.spawned_job == source.spawned_job;
+    });
+    if (const Status created = create_file(stream, static_cast<int>(of_job / 2)); !created.ok()) {
+      print_message(created.error().message());
+      lost_ = true;
+    }
+  }
   added_.clear();
 }
 
@@ -81,13 +108,13 @@ void Output::run() {
     update_streams();
     events.assign(1, {wake_, POLLIN, 0});
     for (const Stream& stream : streams_) events.push_back({stream.source.fd, POLLIN, 0});
-    const bool prompt = prompts_ && !streams_[0].line.empty();
+    const bool prompt = format_.prompting_rank >= 0 && !streams_[prompting_].line.empty();
     const int ready = last_round ? 0 : ::poll(events.data(), events.size(), prompt ? kPromptTimeoutMs : -1);
     if (ready < 0 && errno != EINTR) {  // out of memory: try every descriptor after a pause
       ::usleep(kPollRetryIntervalUs);
       for (pollfd& event : events) event.revents = POLLIN;
     }
-    if (ready == 0 && !last_round) flush(streams_[0]);
+    if (ready == 0 && !last_round) flush(streams_[prompting_]);
     eventfd_t ignored;
     if (!last_round && ready > 0 && events[0].revents != 0) ::eventfd_read(wake_, &ignored);
     open = 0;
@@ -134,19 +161,43 @@ void Output::forward(Stream& stream, std::string_view bytes) {
 
 void Output::flush(Stream& stream) {
   if (stream.line.empty()) return;
-  if (tag_)
-    write(stream, tagged(stream, stream.line));
-  else
-    write(stream, stream.line);
+  if (stream.file >= 0) write_to_file(stream);
+  if (stream.file < 0 || format_.copy) {
+    if (format_.tag || format_.timestamp)
+      write(stream, with_prefix(stream, stream.line));
+    else
+      write(stream, stream.line);
+  }
   stream.mid_line = stream.line.back() != '\n';
   stream.line.clear();
 }
 
-std::string Output::tagged(Stream& stream, std::string_view bytes) const {
+void Output::write_to_file(const Stream& stream) {
+  std::string_view bytes = stream.line;
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(stream.file, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return report_lost(stream.source.is_error, errno);
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+}
+
+std::string Output::with_prefix(Stream& stream, std::string_view bytes) const {
   const Source& source = stream.source;
   const std::string job = source.spawned_job == 0 ? "" : std::to_string(source.spawned_job) + ":";
-  const std::string tag =
-      "[" + job + std::to_string(source.rank) + (source.is_error ? "]<stderr>: " : "]<stdout>: ");
+  std::string tag;
+  if (format_.timestamp) {
+    timespec now{};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    tm local{};
+    ::localtime_r(&now.tv_sec, &local);
+    char date[32], time[48];
+    std::strftime(date, sizeof date, "%F %T", &local);
+    std::snprintf(time, sizeof time, "%s.%03ld ", date, now.tv_nsec / 1000000);
+    tag = time;
+  }
+  if (format_.tag)
+    tag += "[" + job + std::to_string(source.rank) + (source.is_error ? "]<stderr>: " : "]<stdout>: ");
   std::string text;
   while (!bytes.empty()) {
     const std::string_view line = bytes.substr(0, bytes.find('\n'));
@@ -160,14 +211,18 @@ std::string Output::tagged(Stream& stream, std::string_view bytes) const {
 }
 
 void Output::close(Stream& stream) {
-  if (tag_ && !stream.line.empty()) stream.line += '\n';  // the next tag starts a new line
+  if ((format_.tag || format_.timestamp) && !stream.line.empty())
+    stream.line += '\n';  // the next tag starts a new line
   flush(stream);
+  if (stream.file >= 0 && ::close(stream.file) != 0 && errno != EINTR)
+    report_lost(stream.source.is_error, errno);
+  stream.file = -1;
   if (stream.source.fd >= 0) ::close(stream.source.fd);
   stream.source.fd = -1;
 }
 
 void Output::write(const Stream& stream, std::string_view bytes) {
-  const int target = stream.source.is_error ? STDERR_FILENO : STDOUT_FILENO;
+  const int target = to_error(stream) ? STDERR_FILENO : STDOUT_FILENO;
   while (!bytes.empty()) {
     const ssize_t n = ::write(target, bytes.data(), bytes.size());
     if (n >= 0) {
@@ -176,7 +231,7 @@ void Output::write(const Stream& stream, std::string_view bytes) {
       pollfd event{target, POLLOUT, 0};
       ::poll(&event, 1, -1);
     } else if (errno != EINTR) {
-      return close_pipes(stream.source.is_error, errno);
+      return close_pipes(to_error(stream), errno);
     }
   }
 }
@@ -185,7 +240,7 @@ void Output::close_pipes(bool is_error, int error) {
   if (error != EPIPE) report_lost(is_error, error);
   // Closing the pipes sends SIGPIPE to the ranks, as a closed standard output does without mpiexec.
   for (Stream& stream : streams_) {
-    if (stream.source.is_error != is_error || stream.source.fd < 0) continue;
+    if (to_error(stream) != is_error || stream.source.fd < 0) continue;
     ::close(stream.source.fd);
     stream.source.fd = -1;
     stream.line.clear();

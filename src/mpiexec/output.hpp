@@ -20,14 +20,20 @@ class Output {
     bool is_error;        ///< goes to standard error
     int spawned_job = 0;  ///< number of the job, 0: the first one
   };
-  /// `tag`: begin every line with "[rank]<stdout>: ". `prompts`: forward an incomplete line of rank 0 after
-  /// kPromptTimeoutMs.
-  Output(const std::vector<Source>& sources, bool tag, bool prompts);
+  struct Format {
+    bool tag = false;                         ///< begin every line with "[rank]<stdout>: "
+    bool timestamp = false;                   ///< begin every line with the time
+    bool merge = false;                       ///< standard error goes to standard output
+    std::string output_file{}, error_file{};  ///< patterns (output_file.hpp); empty: no files
+    bool copy = false;                        ///< output in files is also forwarded
+    int prompting_rank = -1;  ///< an incomplete line of this rank is forwarded after kPromptTimeoutMs
+  };
+  Output(const std::vector<Source>& sources, Format format);
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  /// Starts the forwarding thread. Call once, after start_supervisor().
+  /// Creates the files and starts the forwarding thread. Call once, after start_supervisor().
   [[nodiscard]] Status start();
   /// Adds the sources of a job that starts later.
   void add(const std::vector<Source>& sources);
@@ -42,6 +48,7 @@ class Output {
  private:
   struct Stream {
     Source source;
+    int file = -1;          ///< closed with the source; -1: none
     std::string line{};     ///< incomplete line, not yet forwarded
     bool mid_line = false;  ///< part of the current line is already forwarded
   };
@@ -53,12 +60,16 @@ class Output {
   void flush(Stream& stream);
   void close(Stream& stream);
   void write(const Stream& stream, std::string_view bytes);
+  void write_to_file(const Stream& stream);
+  [[nodiscard]] bool to_error(const Stream& stream) const { return stream.source.is_error && !format_.merge; }
+  /// Creates the file of a stream, if it has one. `ranks`: of its job.
+  [[nodiscard]] Status create_file(Stream& stream, int ranks);
   /// Closes the ranks' pipes after standard output or error became unwritable.
   void close_pipes(bool is_error, int error);
   void report_lost(bool is_error, int error);
   /// Reports deferred write errors (NFS), which only close() returns.
   void report_deferred_errors();
-  [[nodiscard]] std::string tagged(Stream& stream, std::string_view bytes) const;
+  [[nodiscard]] std::string with_prefix(Stream& stream, std::string_view bytes) const;
 
   /// Moves added sources to streams_, and removes closed streams of jobs that started later.
   void update_streams();
@@ -67,7 +78,8 @@ class Output {
   size_t first_streams_;  ///< of the first job
   std::mutex added_mutex_;
   std::vector<Source> added_;
-  bool tag_, prompts_;
+  Format format_;
+  size_t prompting_ = 0;  ///< stream of the prompting rank
   int done_ = -1, wake_ = -1;
   std::atomic<bool> finishing_{false}, lost_{false};
   std::thread thread_;

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "launch/environment.hpp"
+#include "mpiexec/topology.hpp"
 
 namespace weft::mpiexec {
 
@@ -14,6 +15,9 @@ Error bad_value(const std::string& name, const std::string& value, const std::st
 }
 
 namespace {
+
+constexpr const char* kPerObject =
+    "ppr:N:node, ppr:N:package, ppr:N:numa, ppr:N:l3cache, ppr:N:core, ppr:N:gpu";
 
 /// Splits "ppr:2:numa:PE=4" at the colons; lower case.
 std::vector<std::string> split_policy(std::string text) {
@@ -37,8 +41,11 @@ Status apply_modifiers(Options& options, const std::string& name, const std::vec
       options.oversubscribe = true;
     else if (word == "display" || word == "report")
       options.report_bindings = true;
+    else if (word == "hwtcpus")
+      options.hardware_threads = true;
     else if (word != "nooversubscribe" && word != "if-supported" && word != "no-overload")
-      return bad_value(name, word, "PE=N, OVERSUBSCRIBE, NOOVERSUBSCRIBE, overload-allowed, if-supported");
+      return bad_value(name, word,
+                       "PE=N, OVERSUBSCRIBE, NOOVERSUBSCRIBE, HWTCPUS, overload-allowed, if-supported");
   }
   return {};
 }
@@ -47,15 +54,78 @@ Status apply_modifiers(Options& options, const std::string& name, const std::vec
 
 Status set_bind(Options& options, const std::string& name, const std::string& value) {
   const auto words = split_policy(value);
-  WEFT_TRY(apply_modifiers(options, name, words, 1));
-  return set_word<BindTo>(name, words[0],
-                          {{"core", BindTo::core},
-                           {"package", BindTo::package},
-                           {"socket", BindTo::package},
-                           {"numa", BindTo::numa},
-                           {"board", BindTo::none},
-                           {"none", BindTo::none}},
-                          options.bind_to);
+  options.hardware_threads |= words[0] == "hwthread";
+  WEFT_TRY(set_word<BindTo>(name, words[0],
+                            {{"core", BindTo::core},
+                             {"hwthread", BindTo::core},
+                             {"package", BindTo::package},
+                             {"socket", BindTo::package},
+                             {"numa", BindTo::numa},
+                             {"l3cache", BindTo::l3cache},
+                             {"board", BindTo::none},
+                             {"none", BindTo::none}},
+                            options.bind_to));
+  return apply_modifiers(options, name, words, 1);
+}
+
+Status set_rank_order(Options& options, const std::string& name, const std::string& value) {
+  return set_word<RankBy>(name, split_policy(value)[0],
+                          {{"slot", RankBy::mapping},
+                           {"node", RankBy::mapping},
+                           {"fill", RankBy::fill},
+                           {"core", RankBy::fill},
+                           {"hwthread", RankBy::fill},
+                           {"package", RankBy::package},
+                           {"socket", RankBy::package},
+                           {"numa", RankBy::numa},
+                           {"l3cache", RankBy::l3cache}},
+                          options.rank_by);
+}
+
+Status set_cpus(Options& options, const std::string& name, const std::string& value) {
+  const auto cpus = parse_cpu_list(value);
+  if (!cpus || cpus->empty()) return bad_value(name, value, "numbers of CPUs, such as 0-3,8");
+  options.cpus = *cpus;
+  return {};
+}
+
+Status set_input_rank(Options& options, const std::string& name, const std::string& value) {
+  if (value == "none") {
+    options.input_rank = -1;
+    return {};
+  }
+  const auto rank = launch::parse_int(value, 0, kMaxRanks - 1);
+  if (!rank) return bad_value(name, value, "a rank, or none; for all ranks, distribute it with MPI_Bcast");
+  options.input_rank = *rank;
+  return {};
+}
+
+Status set_output(Options& options, const std::string& name, const std::string& value) {
+  std::stringstream words(value);
+  for (std::string word; std::getline(words, word, ',');) {
+    const bool to_folder = word.starts_with("dir=") || word.starts_with("directory=");
+    if (to_folder)
+      WEFT_TRY(set_output_folder(options, name, word.substr(word.find('=') + 1)));
+    else if (word == "tag" || word == "rank")
+      options.tag_output = true;
+    else if (word == "timestamp")
+      options.timestamp_output = true;
+    else if (word == "merge" || word == "merge-stderr-to-stdout")
+      options.merge_output = true;
+    else if (word != "fullname")
+      return bad_value(name, word, "tag, rank, timestamp, merge, dir=FOLDER");
+  }
+  return {};
+}
+
+Status set_output_folder(Options& options, const std::string& name, const std::string& value) {
+  const bool only = value.ends_with(":nocopy");
+  const std::string folder = only ? value.substr(0, value.size() - 7) : value;
+  if (folder.empty()) return bad_value(name, value, "FOLDER or FOLDER:nocopy");
+  options.output_file = folder + "/%j/rank.%0r/stdout";
+  options.error_file = folder + "/%j/rank.%0r/stderr";
+  options.copy_output = !only;
+  return {};
 }
 
 Status set_per_host(Options& options, const std::string& name, const std::string& value) {
@@ -66,11 +136,19 @@ Status set_per_host(Options& options, const std::string& name, const std::string
 }
 
 Status set_map(Options& options, const std::string& name, const std::string& value) {
+  if (value.starts_with("rankfile:file=")) {
+    options.rankfile = value.substr(value.find('=') + 1);
+    return {};
+  }
   auto words = split_policy(value);
+  if (words[0].starts_with("pe-list=")) {
+    WEFT_TRY(set_cpus(options, name, words[0].substr(8)));
+    words[0] = "slot";
+  }
   const bool per_object = words[0] == "ppr";
   if (per_object) {
     const auto ranks = words.size() < 3 ? std::nullopt : launch::parse_int(words[1], 1, kMaxRanks);
-    if (!ranks) return bad_value(name, value, "ppr:N:node, ppr:N:package, ppr:N:numa, ppr:N:core");
+    if (!ranks) return bad_value(name, value, kPerObject);
     words.erase(words.begin(), words.begin() + 2);
     if (words[0] == "node" || words[0] == "host") {
       options.per_host = *ranks;
@@ -78,19 +156,22 @@ Status set_map(Options& options, const std::string& name, const std::string& val
     }
     options.per_object = *ranks;
   }
+  options.hardware_threads |= words[0] == "hwthread";
   if (words[0].empty() && words.size() > 1) words[0] = "slot";  // ":OVERSUBSCRIBE"
-  WEFT_TRY(apply_modifiers(options, name, words, 1));
   WEFT_TRY(set_word<MapBy>(name, words[0],
                            {{"slot", MapBy::slot},
                             {"core", MapBy::core},
+                            {"hwthread", MapBy::core},
                             {"gpu", MapBy::gpu},
                             {"package", MapBy::package},
                             {"socket", MapBy::package},
-                            {"numa", MapBy::numa}},
+                            {"numa", MapBy::numa},
+                            {"l3cache", MapBy::l3cache},
+                            {"node", MapBy::node}},
                            options.map_by));
-  if (per_object && (options.map_by == MapBy::slot || options.map_by == MapBy::gpu))
-    return bad_value(name, value, "ppr:N:node, ppr:N:package, ppr:N:numa, ppr:N:core");
-  return {};
+  if (per_object && (options.map_by == MapBy::slot || options.map_by == MapBy::node))
+    return bad_value(name, value, kPerObject);
+  return apply_modifiers(options, name, words, 1);
 }
 
 }  // namespace weft::mpiexec

@@ -30,6 +30,12 @@ Status set_word(const std::string& name, const std::string& value,
 
 [[nodiscard]] Status set_bind(Options& options, const std::string& name, const std::string& value);
 [[nodiscard]] Status set_map(Options& options, const std::string& name, const std::string& value);
+[[nodiscard]] Status set_rank_order(Options& options, const std::string& name, const std::string& value);
+[[nodiscard]] Status set_cpus(Options& options, const std::string& name, const std::string& value);
+[[nodiscard]] Status set_input_rank(Options& options, const std::string& name, const std::string& value);
+[[nodiscard]] Status set_output(Options& options, const std::string& name, const std::string& value);
+/// The ranks' output to files as Open MPI's --output-filename.
+[[nodiscard]] Status set_output_folder(Options& options, const std::string& name, const std::string& value);
 [[nodiscard]] Status set_per_host(Options& options, const std::string& name, const std::string& value);
 
 }  // namespace weft::mpiexec

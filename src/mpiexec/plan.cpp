@@ -225,12 +225,12 @@ Status add_debugger(std::vector<RankPlan>& plans, const Options& options) {
   return {};
 }
 
-Result<std::vector<Channels>> open_channels(int ranks) {
+Result<std::vector<Channels>> open_channels(int ranks, int input_rank) {
   std::vector<Channels> all(static_cast<size_t>(ranks));
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null < 0) return descriptor_error("/dev/null");
   for (Channels& channels : all) {
-    channels.child_input = &channels == &all.front() ? STDIN_FILENO : null;
+    channels.child_input = &channels - all.data() == input_rank ? STDIN_FILENO : null;
     WEFT_TRY(open_channel(channels));
   }
   return all;

@@ -49,8 +49,9 @@ void prepend_library_path(Program& program, const std::string& library_directory
 /// Starts the programs of the plans under gdb or in windows (--gdb, --xterm). An error if a tool is missing.
 [[nodiscard]] Status add_debugger(std::vector<RankPlan>& plans, const Options& options);
 
-/// Opens the channels of every rank. Rank 0 inherits mpiexec's standard input; other ranks get /dev/null.
-[[nodiscard]] Result<std::vector<Channels>> open_channels(int ranks);
+/// Opens the channels of every rank. `input_rank` (negative: none) inherits mpiexec's standard input; other
+/// ranks get /dev/null.
+[[nodiscard]] Result<std::vector<Channels>> open_channels(int ranks, int input_rank);
 /// The same for a job that starts later: the supervisor gives its ranks /dev/null.
 [[nodiscard]] Result<std::vector<Channels>> open_later_channels(int ranks);
 /// Closes the rank's ends, without its standard input.

@@ -42,6 +42,17 @@ std::map<int, int> read_numa_nodes(const std::string& sys) {
   return node_of_cpu;
 }
 
+/// Returns the first CPU with the level 3 cache of this one; -1: no such cache.
+int read_l3(const std::string& cpu) {
+  for (const std::string& index : list_directory(cpu + "/cache")) {
+    const std::string folder = cpu + "/cache/" + index;
+    if (!index.starts_with("index") || first_line(folder + "/level") != "3") continue;
+    const auto shared = parse_cpu_list(first_line(folder + "/shared_cpu_list"));
+    return shared && !shared->empty() ? shared->front() : -1;
+  }
+  return -1;
+}
+
 std::vector<Gpu> read_gpus(const std::string& sys) {
   std::vector<Gpu> gpus;
   const std::string root = sys + "/bus/pci/devices";
@@ -62,7 +73,8 @@ Topology read_topology(const std::string& sys, const std::vector<int>& allowed) 
   const auto node_of_cpu = read_numa_nodes(sys);
   std::map<std::tuple<int, int, int>, Core> cores;  // key: node, package, core number
   for (int cpu : allowed) {
-    const std::string directory = sys + "/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+    const std::string root = sys + "/devices/system/cpu/cpu" + std::to_string(cpu);
+    const std::string directory = root + "/topology/";
     const int package = read_number(directory + "physical_package_id").value_or(0);
     const int number = read_number(directory + "core_id").value_or(cpu);
     auto node = node_of_cpu.find(cpu);
@@ -71,11 +83,23 @@ Topology read_topology(const std::string& sys, const std::vector<int>& allowed) 
     core.package = package;
     core.number = number;
     core.numa = numa;
+    if (core.cpus.empty()) core.l3 = read_l3(root);
     core.cpus.push_back(cpu);
   }
   for (auto& [key, core] : cores) topology.cores.push_back(std::move(core));
   topology.gpus = read_gpus(sys);
   return topology;
+}
+
+Topology split_threads(const Topology& topology) {
+  Topology split;
+  split.gpus = topology.gpus;
+  for (const Core& core : topology.cores)
+    for (const int cpu : core.cpus) {
+      split.cores.push_back(core);
+      split.cores.back().cpus = {cpu};
+    }
+  return split;
 }
 
 }  // namespace weft::mpiexec

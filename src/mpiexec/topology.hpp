@@ -17,6 +17,7 @@ using launch::parse_cpu_list;
 struct Core {
   int package = 0, number = 0;
   int numa = -1;  ///< NUMA node; -1: unknown
+  int l3 = -1;    ///< first CPU of the cores that share the level 3 cache; -1: unknown
   std::vector<int> cpus;
 };
 
@@ -29,6 +30,9 @@ struct Topology {
   std::vector<Core> cores;  ///< ordered by NUMA node, package and core number
   std::vector<Gpu> gpus;    ///< in PCI order, as CUDA enumerates equal GPUs
 };
+
+/// Returns the topology in which each hardware thread is a core.
+[[nodiscard]] Topology split_threads(const Topology& topology);
 
 /// `sys`: "/sys", or a copy in tests; `allowed`: CPUs to consider.
 [[nodiscard]] Topology read_topology(const std::string& sys, const std::vector<int>& allowed);

@@ -35,7 +35,7 @@ class Host {
   ~Host() { fs::remove_all(root_); }
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
-  void write(const std::string& path, const std::string& text) {
+  void write(const std::string& path, const std::string& text) const {
     fs::create_directories(fs::path(root_ + path).parent_path());
     std::ofstream(root_ + path) << text << "\n";
   }
@@ -148,6 +148,78 @@ TEST(Binding, NearestToTheGpu) {
   Topology without = topology;
   without.gpus.clear();
   EXPECT_NE(plan(make_options(1, BindTo::share, MapBy::gpu), without).find("GPU"), std::string::npos);
+}
+
+TEST(Binding, HardwareThreads) {
+  const Topology topology = Host().read();
+  Options options = make_options(2, BindTo::core);
+  options.hardware_threads = true;
+  EXPECT_EQ(plan(options, topology), "0 8");
+  options = make_options(16);
+  options.hardware_threads = true;
+  EXPECT_EQ(plan(options, topology), "0 8 1 9 2 10 3 11 4 12 5 13 6 14 7 15");
+}
+
+TEST(Binding, ByLevel3Cache) {
+  const Host host;
+  for (int cpu = 0; cpu < 16; ++cpu) {  // two cores share a cache
+    const std::string cache = "/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index";
+    const int first = cpu % 8 / 2 * 2;
+    host.write(cache + "2/level", "2");
+    host.write(cache + "3/level", "3");
+    host.write(cache + "3/shared_cpu_list", std::to_string(first) + "-" + std::to_string(first + 1) + "," +
+                                                std::to_string(first + 8) + "-" + std::to_string(first + 9));
+  }
+  const Topology topology = host.read();
+  EXPECT_EQ(topology.cores[3].l3, 2);
+  EXPECT_EQ(plan(make_options(4, BindTo::core, MapBy::l3cache), topology), "0,8 2,10 4,12 6,14");
+  EXPECT_EQ(plan(make_options(2, BindTo::l3cache, MapBy::package), topology), "0-1,8-9 4-5,12-13");
+  Options options = make_options(4, BindTo::core, MapBy::l3cache);
+  options.per_object = 2;
+  EXPECT_EQ(plan(options, topology), "0,8 1,9 2,10 3,11");
+  EXPECT_EQ(plan(make_options(2, BindTo::l3cache), Host().read()), "0-15 0-15");  // no such cache: the host
+}
+
+TEST(Binding, OrderOfRanks) {
+  const Topology topology = Host().read();
+  Options options = make_options(4, BindTo::core, MapBy::package);
+  EXPECT_EQ(plan(options, topology), "0,8 4,12 1,9 5,13");
+  options.rank_by = RankBy::fill;
+  EXPECT_EQ(plan(options, topology), "0,8 1,9 4,12 5,13");
+  options = make_options(8, BindTo::core, MapBy::core);
+  options.rank_by = RankBy::numa;
+  EXPECT_EQ(plan(options, topology), "0,8 4,12 1,9 5,13 2,10 6,14 3,11 7,15");
+  options.bind_to = BindTo::none;
+  EXPECT_EQ(plan(options, topology), "- - - - - - - -");
+  options = make_options(4, BindTo::share, MapBy::gpu);
+  options.per_object = 2;
+  EXPECT_EQ(plan(options, topology, "0,2"), "0-1,8-9 2-3,10-11 4-5,12-13 6-7,14-15");
+  options.programs[0].ranks = 5;
+  EXPECT_NE(plan(options, topology, "0,2").find("5 processes, but 2 of these objects"), std::string::npos);
+}
+
+TEST(Binding, RankFiles) {
+  const Host host;
+  const Topology topology = host.read();
+  const std::string path = host.root() + "/ranks";
+  const auto planned = [&](int ranks, const std::string& text) {
+    host.write("/ranks", text);
+    Options options = make_options(ranks);
+    options.rankfile = path;
+    return plan(options, topology);
+  };
+  EXPECT_EQ(
+      planned(3, "# places\nrank 1=localhost slot=1:*\nrank 0 = +n0 slot=0:1,2-3\nrank 2=localhost slot=0,7"),
+      "1-3,9-11 4-7,12-15 0,7-8,15");
+  EXPECT_NE(planned(2, "rank 0=localhost slot=0").find("no line for rank 1"), std::string::npos);
+  EXPECT_NE(planned(1, "rank 0=elsewhere.example slot=0").find("--launcher prrte"), std::string::npos);
+  for (const char* slot : {"8", "2:0", "0:4", "x", "0:", "1:1-0"})
+    EXPECT_NE(planned(1, "rank 0=localhost slot=" + std::string(slot)).find("no such cores"),
+              std::string::npos)
+        << slot;
+  EXPECT_NE(planned(1, "rank 0=localhost").find("a line is"), std::string::npos);
+  EXPECT_NE(planned(1, "rank 1=localhost slot=0").find("1 processes"), std::string::npos);
+  EXPECT_NE(planned(1, "rank 0=localhost slot=0\nrank 0=localhost slot=1").find("twice"), std::string::npos);
 }
 
 TEST(CpuList, RoundTrips) {

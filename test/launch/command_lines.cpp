@@ -9,6 +9,7 @@
 
 #include "mpiexec/options.hpp"
 #include "mpiexec/other_options.hpp"
+#include "mpiexec/topology.hpp"
 
 namespace weft::mpiexec {
 namespace {
@@ -20,11 +21,11 @@ std::string join(const std::vector<std::string>& words) {
 }
 
 const char* name_of(BindTo bind_to) {
-  constexpr const char* kNames[] = {"share", "core", "package", "numa", "none"};
+  constexpr const char* kNames[] = {"share", "core", "package", "numa", "l3cache", "none"};
   return kNames[static_cast<int>(bind_to)];
 }
 const char* name_of(MapBy map_by) {
-  constexpr const char* kNames[] = {"slot", "core", "gpu", "package", "numa"};
+  constexpr const char* kNames[] = {"slot", "core", "gpu", "package", "numa", "l3cache", "node"};
   return kNames[static_cast<int>(map_by)];
 }
 
@@ -42,6 +43,19 @@ std::string describe(const Options& options) {
   if (options.per_object > 0) text += " each=" + std::to_string(options.per_object);
   if (options.cores_per_rank > 0) text += " cores=" + std::to_string(options.cores_per_rank);
   for (const Host& host : options.hosts) text += " @" + host.name + ":" + std::to_string(host.slots);
+  constexpr const char* kRanking[] = {"mapping", "fill", "package", "numa", "l3cache"};
+  if (options.rank_by != RankBy::mapping)
+    text += " rank=" + std::string(kRanking[static_cast<int>(options.rank_by)]);
+  if (options.hardware_threads) text += " threads";
+  if (!options.cpus.empty()) text += " cpus=" + format_cpu_list(options.cpus);
+  if (!options.rankfile.empty()) text += " rankfile=" + options.rankfile;
+  if (options.input_rank != 0) text += " stdin=" + std::to_string(options.input_rank);
+  if (options.merge_output) text += " merge";
+  if (options.timestamp_output) text += " time";
+  if (!options.output_file.empty()) text += " out=" + options.output_file;
+  if (!options.error_file.empty()) text += " err=" + options.error_file;
+  if (options.copy_output) text += " copy";
+  if (options.gdb) text += " gdb";
   if (options.tag_output) text += " tag";
   if (options.report_bindings) text += " report";
   if (options.oversubscribe) text += " oversubscribe";
@@ -68,7 +82,11 @@ TEST(CommandLines, OfManuals) {
     words.erase(words.begin());
     if (rsh) {
       auto translated = arguments_of_mpirun_rsh(words);
-      ASSERT_TRUE(translated) << line;
+      if (!translated) {
+        EXPECT_NE(translated.error().message().find(expected.substr(2)), std::string::npos) << line;
+        ++lines;
+        continue;
+      }
       words = *translated;
     }
     auto options = parse_options(words);
@@ -80,7 +98,7 @@ TEST(CommandLines, OfManuals) {
     ++lines;
   }
   ::unsetenv("WEFT_FAKE_HOSTS");
-  EXPECT_GE(lines, 80);
+  EXPECT_GE(lines, 150);
 }
 
 TEST(CommandLines, OfTheEnvironment) {
@@ -88,6 +106,11 @@ TEST(CommandLines, OfTheEnvironment) {
                              nullptr};
   EXPECT_EQ(join(options_from_environment(const_cast<char**>(variables))),
             "--x-all WEFT_NET=ofi --x-all WEFT_CUDA=off");
+  const char* intel[] = {"I_MPI_PIN_DOMAIN=numa",  "I_MPI_PIN_PROCESSOR_LIST=0-3",
+                         "I_MPI_PERHOST=all",      "PRTE_MCA_rmaps_default_mapping_policy=core",
+                         "MV2_SHOW_CPU_BINDING=1", nullptr};
+  EXPECT_EQ(join(options_from_environment(const_cast<char**>(intel))),
+            "--bind-to numa --cpu-list 0-3 --map-by core --report-bindings");
 }
 
 TEST(CommandLines, OfFiles) {

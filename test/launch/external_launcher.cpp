@@ -64,6 +64,27 @@ TEST(Order, LocalHostNeedsNoLauncher) {
   EXPECT_TRUE(needs_external_launcher(options_of("--launcher hydra a")));
 }
 
+TEST(Options, AreTranslatedOrRefused) {
+  const std::string line = "-n 2 --hosts far,away a",
+                    placed = "--map-by l3cache:PE=2 --rank-by fill --use-hwthread-cpus ";
+  const std::string prrte = command("--stdin 1 --output tag,timestamp " + placed + line, without_slurm());
+  for (const char* part : {"--map-by l3cache:PE=2:HWTCPUS:OVERSUBSCRIBE", "--rank-by fill", "--stdin 1",
+                           "--output tag,timestamp"})
+    EXPECT_NE(prrte.find(part), prrte.npos) << prrte;
+  EXPECT_NE(command("--rankfile F " + line, without_slurm()).find("--map-by rankfile:file=F"),
+            std::string::npos);
+  EXPECT_NE(command("--stdin none " + line, only_hydra()).find("-s none"), std::string::npos);
+  EXPECT_NE(command("--stdin none " + line, all_launchers()).find("--input=none"), std::string::npos);
+  for (const std::string option :
+       {"--rank-by fill", "--use-hwthread-cpus", "--cpu-list 0", "--rankfile F", "--output merge",
+        "--timestamp-output", "--output-filename D", "--bind-to l3cache"})
+    for (const Launchers& launchers : {all_launchers(), only_hydra()})
+      EXPECT_NE(command(option + " " + line, launchers).find("is not supported with"), std::string::npos)
+          << option;
+  EXPECT_NE(command("--launcher slurm --map-by node -n 2 a", all_launchers()).find("--distribution=cyclic"),
+            std::string::npos);
+}
+
 TEST(Srun, PlacesEveryRank) {
   auto to = plan_external_launcher(
       options_of("-n 5 --hosts a:3,b:2 -x K=v -wdir /w --bind-to none --tag-output p q"), all_launchers(), "",

@@ -56,6 +56,41 @@ class Command(unittest.TestCase):
                 )
                 self.assertEqual((status, output.splitlines()), (0, [line] * ranks), command + errors)
 
+    def test_output_in_files(self):
+        program = shell("echo out $PMI_RANK; echo err $PMI_RANK >&2")
+        with tempfile.TemporaryDirectory() as folder:
+            status, output, errors = run("-n", 11, "--output-filename", "log", *program, cwd=folder)
+            self.assertEqual((status, len(output.splitlines()), len(errors.splitlines())), (0, 11, 11))
+            for rank in (0, 10):
+                for name, text in (("stdout", "out"), ("stderr", "err")):
+                    with open(f"{folder}/log/1/rank.{rank:02}/{name}", encoding="utf-8") as file:
+                        self.assertEqual(file.read(), f"{text} {rank}\n")
+            self.assertEqual(run("-n", 2, "--output-filename", "only:nocopy", *program, cwd=folder), (0, "", ""))
+            patterns = ("-outfile-pattern", "o%%.%r", "-errfile-pattern", "e.%r.%j")
+            self.assertEqual(run("-n", 2, *patterns, *program, cwd=folder), (0, "", ""))
+            self.assertLessEqual({"o%.0", "o%.1", "e.0.1", "e.1.1"}, set(os.listdir(folder)))
+            status, _, errors = run("-n", 1, "-outfile-pattern", "/dev/null/x", *program)
+            self.assertNotEqual(status, 0)
+            self.assertIn("/dev/null/x", errors)
+
+    def test_output_with_time_and_merged(self):
+        program = shell("echo out; echo err >&2")
+        status, output, errors = run("-n", 1, "--timestamp-output", "--merge-stderr-to-stdout", "--tag-output", *program)
+        self.assertEqual((status, errors), (0, ""))
+        tags = sorted(re.findall(r"^[-\d]+ [:\d]+\.\d{3} \[0\]<(std\w+)>: \w+$", output, re.MULTILINE))
+        self.assertEqual(tags, ["stderr", "stdout"], output)
+
+    def test_input_of_a_rank(self):
+        program = shell("echo $PMI_RANK $(cat)")
+        for value, lines in (("1", ["0", "1 text"]), ("none", ["0", "1"])):
+            self.assertEqual(sorted(run("-n", 2, "--stdin", value, *program, input="text\n")[1].splitlines()), lines)
+
+    def test_cpu_list(self):
+        first = sorted(os.sched_getaffinity(0))[0]
+        report = run("-n", 1, "--cpu-list", first, "--report-bindings", "true")[2]
+        self.assertIn(f"cpus {first}\n", report)
+        self.assertEqual(run("-n", 1, "--cpu-list", 100000, "true")[0], 2)
+
     def test_options_of_other_mpis_are_documented(self):
         page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "migration.md")
         with open(page, encoding="utf-8") as file:

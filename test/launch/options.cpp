@@ -99,8 +99,9 @@ TEST(Options, Variables) {
 TEST(Options, BadValuesNameTheRange) {
   for (const char* line : {"-n 0 a", "-n x a", "-n -1 a", "-n 1.5 a", "-n 65537 a", "-np= a", "-n 2x a"})
     EXPECT_NE(refuse(line).find("a number from 1 to 65536"), std::string::npos) << line;
-  EXPECT_NE(refuse("--bind-to l9 a").find("core, package, socket, numa"), std::string::npos);
-  EXPECT_NE(refuse("--map-by node a").find("slot, core, gpu, package"), std::string::npos);
+  EXPECT_NE(refuse("--bind-to l9 a").find("core, hwthread, package, socket, numa, l3cache"),
+            std::string::npos);
+  EXPECT_NE(refuse("--map-by board a").find("slot, core, hwthread, gpu, package"), std::string::npos);
   for (const char* line :
        {"--timeout 0 a", "--timeout -1 a", "--timeout nan a", "--timeout 1s a", "--timeout inf a"})
     EXPECT_NE(refuse(line).find("seconds"), std::string::npos) << line;
