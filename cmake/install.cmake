@@ -27,6 +27,7 @@ install(FILES ${WEFT_GENERATED_DIR}/fortran/mpi.F90 ${WEFT_GENERATED_DIR}/fortra
         DESTINATION ${WEFT_SHARE_DIR}/fortran)
 install(TARGETS compat_mpich compat_openmpi compat_name_mpi compat_name_mpich
         LIBRARY DESTINATION ${root}lib/compat NAMELINK_SKIP)
+install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/ompi_info.sh DESTINATION ${root}lib/compat/bin RENAME ompi_info)
 install(DIRECTORY ${WEFT_GENERATED_DIR}/include/ ${CMAKE_SOURCE_DIR}/include/ DESTINATION ${root}include
         FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 
