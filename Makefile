@@ -14,7 +14,7 @@ READY  := $(TOOLS)/ready# one stamp file per set of downloads
 SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt tools/setup/python.txt
 CTEST  := $(ENV) ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) $(CTEST_ARGS)
 
-.PHONY: all help demo test nightly gpu-test gpu-bench bench-host install configure tests clean format lint wheel wheels docs
+.PHONY: all help demo test nightly gpu-test gpu-bench bench-host install configure tests clean format lint wheel wheels sdist docs
 .NOTPARALLEL:
 
 all: install
@@ -27,7 +27,7 @@ help:
 	@echo "make gpu-test   run the tests that need GPUs;  make gpu-bench  run the GPU benchmarks"
 	@echo "make bench-host compare host performance with Open MPI and MPICH"
 	@echo "make docs       build the documentation site in build/docs"
-	@echo "make wheel      build a wheel in dist/;  make wheels  also a wheel of mpi4py for it"
+	@echo "make wheel      build a wheel in dist/;  make wheels  also a wheel of mpi4py for it;  make sdist  a source distribution"
 	@echo "make format | lint | clean"
 	@echo "variables: PRESET=release|dev|asan-ubsan|tsan|coverage JOBS=n CMAKE_ARGS=... CTEST_ARGS=..."
 
@@ -75,6 +75,9 @@ docs:
 
 wheel: install
 	@$(ENV) python3 tools/setup/wheel.py
+
+sdist:
+	@$(ENV) python3 tools/setup/wheel.py --sdist
 
 wheels: wheel
 	@$(ENV) python3 tools/setup/wheel.py --mpi4py

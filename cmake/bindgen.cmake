@@ -6,9 +6,11 @@ set(WEFT_API_SOURCES "")
 set(generator ${CMAKE_SOURCE_DIR}/tools/bindgen/generate.py)
 file(MAKE_DIRECTORY ${WEFT_GENERATED_DIR}/include)
 
-# The API description: downloaded by set-up, else from the Python package in the environment (pip builds).
+# The API description: in a source distribution, else downloaded by set-up, else from the Python package in the environment (pip builds).
 set(WEFT_APIS_JSON "" CACHE FILEPATH "The MPI Forum's apis.json")
-if(NOT WEFT_APIS_JSON)
+if(NOT WEFT_APIS_JSON AND EXISTS ${CMAKE_SOURCE_DIR}/spec/apis.json)
+  set(WEFT_APIS_JSON ${CMAKE_SOURCE_DIR}/spec/apis.json)
+elseif(NOT WEFT_APIS_JSON)
   set(WEFT_APIS_JSON ${WEFT_TOOLS_DIR}/spec/pympistandard/data/apis.json)
   if(NOT EXISTS ${WEFT_APIS_JSON})
     execute_process(

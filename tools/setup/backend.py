@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The build backend of `pip install .`: scikit-build-core, after set-up. Set-up downloads what `make` would download, into
-# the same folder, so that both builds are one.
+# the same folder, so that both builds are one. A source distribution contains the MPI Forum's API description, so that it
+# builds without a network.
 import os
+import shutil
 import subprocess
 import sys
 
 from scikit_build_core.build import *  # noqa: F403
+from scikit_build_core.build import build_sdist as archive
 from scikit_build_core.build import build_wheel as build
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -17,3 +20,17 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     tools = os.path.abspath("build/tools/bin")
     os.environ["PATH"] = os.pathsep.join([tools, os.environ.get("PATH", os.defpath)])
     return build(wheel_directory, config_settings, metadata_directory)
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    """Returns the name of the source distribution (PEP 517)."""
+    copied = os.path.join("spec", "apis.json")  # in the distribution only: git ignores it
+    if os.path.exists(copied):  # this is an unpacked source distribution
+        return archive(sdist_directory, config_settings)
+    command = [sys.executable, os.path.join(HERE, "setup.py"), "--tools", "build/tools", "--no-cuda"]
+    subprocess.run(command, check=True)
+    shutil.copyfile(os.path.join("build", "tools", "spec", "pympistandard", "data", "apis.json"), copied)
+    try:
+        return archive(sdist_directory, config_settings)
+    finally:
+        os.remove(copied)

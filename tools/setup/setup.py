@@ -67,7 +67,8 @@ class Tools:
         self.link("ninja", self.path("ninja", "bin", "ninja"))
 
     def spec(self):
-        if os.path.exists(self.path("spec", "pympistandard", "data", "apis.json")):
+        in_distribution = os.path.join(HERE, "..", "..", "spec", "apis.json")
+        if os.path.exists(in_distribution) or os.path.exists(self.path("spec", "pympistandard", "data", "apis.json")):
             return
         print_message("downloading the MPI Forum's API description (Python package, 1 MB) into build/tools")
         requirements = ["-r", os.path.join(HERE, "spec.txt")]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Wheel: builds a wheel into dist/, like `python3 -m build --wheel`, but with the pip found by set-up, and gives it the
-# platform tag that auditwheel finds. --mpi4py: also a wheel of mpi4py for the standard ABI, for this Python.
+# platform tag that auditwheel finds. --mpi4py: also a wheel of mpi4py for the standard ABI, for this Python. --sdist: the source distribution.
 import argparse
 import glob
 import os
@@ -60,13 +60,31 @@ def build(pip, target, requirement, *options, **variables):
         shutil.move(wheel, os.path.join(target, os.path.basename(wheel)))
 
 
+def build_sdist(pip, target):
+    """Writes the source distribution to the folder `target`."""
+    backend = os.path.abspath("build/tools/backend")
+    if not os.path.isdir(os.path.join(backend, "scikit_build_core")):
+        pip.install(["scikit-build-core>=0.10"], backend)
+    os.makedirs(target, exist_ok=True)
+    command = [sys.executable, "-c", "import sys, backend; print(backend.build_sdist(sys.argv[1]))", target]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([HERE, backend]))
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise Failed("the build backend failed")
+    name = done.stdout.split()[-1]
+    print("%s: %.1f MB" % (name, os.path.getsize(os.path.join(target, name)) / 1e6))
+
+
 def main():
     parser = argparse.ArgumentParser(description="Builds wheels into dist/.")
     parser.add_argument("--mpi4py", action="store_true", help="build the wheel of mpi4py only, with build/prefix")
+    parser.add_argument("--sdist", action="store_true", help="make the source distribution only")
     parser.add_argument("--to", default="dist", metavar="FOLDER", help="folder of the wheels (default: dist)")
     arguments = parser.parse_args()
     try:
         tools = Pip("build/tools/pip")
+        if arguments.sdist:
+            return build_sdist(tools, arguments.to)
         if not os.path.isdir(os.path.join(TOOLS, "auditwheel")):
             tools.install(["auditwheel>=6", "wheel"], TOOLS)
         if arguments.mpi4py:
