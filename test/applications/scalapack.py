@@ -19,37 +19,12 @@ import sys
 import tempfile
 import time
 
+from debian import LIBRARIES, OPENMPI, OPENMPI_OPTIONS, Missing, fetch, openmpi_variables, skip
+
 MPI_PREFIX = os.environ.get("MPI_PREFIX", "")
 PACKAGES = ["scalapack-mpi-test", "scalapack-test-common", "libscalapack-openmpi2.2", "libscalapack-mpich2.2"]
-PEER = ["openmpi-bin", "openmpi-common", "libopenmpi3"]
-LIBRARIES = "usr/lib/x86_64-linux-gnu"
 FORTRAN = [b"libmpi_mpifh.so", b"libmpichfort.so"]  # lib/compat has no such libraries
-SKIPPED, LIMIT_S = 77, 600
-OPENMPI = "--oversubscribe --mca pml ob1 --mca btl self,vader".split()
-
-
-def skip(why):
-    print("skipped: " + why)
-    sys.exit(SKIPPED)
-
-
-def fetch(root, packages):
-    """Downloads packages and unpacks them to the folder `root`, once."""
-    for name in packages:
-        stamp = os.path.join(root, name + ".unpacked")
-        if os.path.exists(stamp):
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            command = ["apt-get", "-q", "download", name]
-            try:
-                done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            except FileNotFoundError as error:
-                skip(str(error))
-            archives = glob.glob(folder + "/*.deb")
-            if not archives:
-                skip("apt-get finds no %s:\n%s" % (name, done.stdout[-500:]))
-            subprocess.run(["dpkg", "-x", archives[0], root], check=True)
-        open(stamp, "w").close()
+LIMIT_S = 600
 
 
 def counts(text):
@@ -104,13 +79,14 @@ def main():
     parser.add_argument("--out")
     chosen = parser.parse_args()
     root = os.path.join(os.path.abspath(chosen.folder), "root")
-    os.makedirs(root, exist_ok=True)
-    fetch(root, PACKAGES + (PEER if chosen.openmpi else []))
+    try:
+        fetch(root, PACKAGES + (OPENMPI if chosen.openmpi else []))
+    except Missing as error:
+        skip(str(error))
     variables = {"LD_LIBRARY_PATH": os.path.join(root, LIBRARIES)}
     if chosen.openmpi:
-        variables.update(OPAL_PREFIX=root + "/usr", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-        variables["PATH"] = "%s/usr/bin:%s" % (root, os.environ["PATH"])
-        command = [root + "/usr/bin/mpirun.openmpi", *OPENMPI]
+        variables.update(openmpi_variables(root))
+        command = [root + "/usr/bin/mpirun.openmpi", *OPENMPI_OPTIONS]
     else:
         command = [os.path.join(MPI_PREFIX, "bin", "mpiexec")]
     programs = {}

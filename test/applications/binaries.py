@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Programs of Debian, built for Open MPI or MPICH and not changed, give the same results on Weft as on their own MPI.
+# Programs that import libmpi_cxx (IQ-TREE, ParFORM) need internals of Open MPI and do not run.
+# Exit status 77: the packages cannot be fetched.
+#
+# Usage: binaries.py WORK_FOLDER [--only NAME,...] [--markdown]
+# Each program runs with 4 ranks (NetPIPE: 2) in two folders, once with each MPI; its kept lines must be equal (order of
+# lines apart), words with a point or an exponent within the tolerance.
+import argparse
+import dataclasses
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+from debian import LIBRARIES, OPENMPI, OPENMPI_OPTIONS, Missing, fetch, openmpi_variables, skip
+from run import equal
+
+MPI_PREFIX = os.environ.get("MPI_PREFIX", "")
+LIMIT_S = 600
+PYTHON = """
+from mpi4py import MPI
+import math
+comm = MPI.COMM_WORLD
+total = comm.allreduce(sum(math.sqrt(i) for i in range(comm.rank, 10000, comm.size)))
+words = comm.gather({"rank": comm.rank, "of": comm.size})
+ring = comm.sendrecv([comm.rank] * 3, (comm.rank + 1) % comm.size, source=(comm.rank - 1) % comm.size)
+window = MPI.Win.Allocate(8, 8, comm=comm)
+window.Fence()
+window.Put([bytearray([comm.rank] * 8), MPI.BYTE], (comm.rank + 1) % comm.size)
+window.Fence()
+print("result %.9f" % total, words, ring, bytes(window.tomemory()).hex())
+window.Free()
+"""
+LAMMPS = """
+units lj
+lattice fcc 0.8442
+region box block 0 6 0 6 0 6
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 3.0 87287
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+fix 1 all nve
+thermo 20
+run 100
+"""
+CUBE = "H-representation\nbegin\n10 6 integer\n%send\n" % "".join(
+    "1 %s\n" % " ".join(str(sign * (column == row)) for column in range(5)) for row in range(5) for sign in (1, -1)
+)
+CDL = "netcdf %s {\ndimensions: x = 6;\nvariables: int v(x);\ndata: v = 1, 2, 3, %d, 5, 6;\n}\n"
+
+
+@dataclasses.dataclass
+class Program:
+    packages: str
+    run: str  # shell commands; $RUN starts 4 ranks; the programs of the packages are on PATH
+    keep: str  # regular expression of the lines that are compared
+    tolerance: float = 0.0
+    mpi: str = "openmpi"
+
+
+PROGRAMS = {
+    "hpcc": Program("hpcc", "sed 's/^1000 .*Ns$/120 Ns/' $ROOT/usr/share/doc/hpcc/examples/_hpccinf.txt > hpccinf.txt; "
+                    "$RUN hpcc && cat hpccoutf.txt", r"\|\|.*(PASSED|FAILED)|^Success=|Found \d+ errors|^PTRANS_residual", 1e-9),
+    "phyml-mpi": Program("phyml", "$RUN phyml-mpi -i s.phy -b 4 --r_seed 1 -d nt && cat s.phy_phyml_stats*",
+                         r"Log-likelihood:|Parsimony:|Tree size:|Gamma shape", 1e-5),
+    "tree-ppuzzle": Program("tree-ppuzzle libsprng2", "echo y | $RUN tree-ppuzzle s.phy && cat s.phy.puzzle",
+                            r"^log L:|Number of (constant|site)|^Expected", 1e-5),
+    "mplrs": Program("mplrs", "$RUN mplrs cube.ine out && sort out", r"^ *\d+( +-?\d+)+ *$"),
+    "ffindex": Program("ffindex libffindex0", "rm -f d d.i o o.i; ffindex_build -s d d.i input && "
+                       "$RUN ffindex_apply_mpi -d o -i o.i d d.i -- sort && cat o*", r"[a-z]"),
+    "NPopenmpi": Program("netpipe-openmpi", "$RUN -np 2 NPopenmpi -u 20000 -I -o np.out && cut -c1-8 np.out", r"^ *\d+ *$"),
+    "NPmpich2": Program("netpipe-mpich2", "$RUN -np 2 NPmpich2 -u 20000 -I -o np.out && cut -c1-8 np.out", r"^ *\d+ *$", 0, "mpich"),
+    "lmp (LAMMPS)": Program("lammps liblammps0 libkim-api2 libvoro++1 libfftw3-double3", "$RUN lmp -in in.melt",
+                   r"^ *\d+( +-?[\d.]+){5} *$|^Created|Neighs:", 1e-6),
+    "ncmpidiff (PnetCDF)": Program("pnetcdf-bin", "$RUN ncmpigen -v 5 -o a.nc a.cdl && $RUN ncmpigen -v 5 -o b.nc b.cdl && "
+                                   "$RUN ncmpidump a.nc; $RUN ncmpidiff a.nc a.nc; $RUN ncmpidiff a.nc b.nc; true",
+                                   r"v = |[Nn]umber of differences|DIFF|same|SUCCESS"),
+    "python3-mpi4py": Program("python3-mpi4py", "PYTHONPATH=$ROOT/usr/lib/python3/dist-packages $RUN /usr/bin/python3 p.py",
+                              r"^result", 1e-12),
+}  # fmt: skip
+
+
+def write_inputs(folder):
+    """Writes the input files of all programs; the same in each call."""
+    chance = random.Random(1)
+    ancestor = [chance.choice("ACGT") for _ in range(300)]
+    species = []
+    for _ in range(8):
+        parent = chance.choice(species) if species else ancestor
+        species.append([chance.choice("ACGT") if chance.random() < 0.1 else site for site in parent])
+    files = {"s.phy": "8 300\n" + "".join("species%d  %s\n" % (i, "".join(one)) for i, one in enumerate(species))}
+    files.update({"in.melt": LAMMPS, "cube.ine": CUBE, "p.py": PYTHON})
+    files.update({"a.cdl": CDL % ("a", 4), "b.cdl": CDL % ("b", 7)})
+    for name, text in files.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    os.makedirs(os.path.join(folder, "input"))
+    for i in range(6):
+        with open(os.path.join(folder, "input", "file%d" % i), "w", encoding="utf-8") as file:
+            file.write("".join("line %s of %d\n" % (chance.random(), i) for _ in range(5)))
+
+
+def execute(program, folder, root, launcher, variables):
+    """Runs the commands in a new folder; returns the kept lines, sorted. Raises RuntimeError."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    write_inputs(folder)
+    libraries = ":".join([root + "/" + LIBRARIES, root + "/usr/lib"])
+    environment = dict(os.environ, ROOT=root, RUN=launcher, LD_LIBRARY_PATH=libraries, **variables)
+    environment["PATH"] = "%s/usr/bin:%s" % (root, environment["PATH"])
+    with open(folder + "/log", "w+", encoding="utf-8", errors="replace") as log:
+        command = ["timeout", str(LIMIT_S), "sh", "-c", program.run]
+        done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        log.seek(0)
+        text = log.read()
+    kept = sorted(line.rstrip() for line in text.splitlines() if re.search(program.keep, line))
+    if done.returncode != 0 or not kept:
+        raise RuntimeError("status %d, %d lines kept of\n%s" % (done.returncode, len(kept), text[-2000:]))
+    return kept
+
+
+def compare(name, program, work, root):
+    """Returns the number of equal lines and seconds on Weft. Raises RuntimeError."""
+    if program.mpi == "openmpi":
+        own = " ".join([root + "/usr/bin/mpirun.openmpi", *OPENMPI_OPTIONS, "-n", "4"])
+        variables = openmpi_variables(root)
+    else:
+        own, variables = "mpirun.mpich -n 4", {}
+    wanted = execute(program, work + "/own", root, own.replace(" -n 4", "") if "-np" in program.run else own, variables)
+    ranks = "" if "-np" in program.run else " -n 4"
+    begin = time.monotonic()
+    got = execute(program, work + "/weft", root, os.path.join(MPI_PREFIX, "bin", "mpiexec") + ranks, {})
+    if len(got) != len(wanted) or not all(equal(a, b, program.tolerance) for a, b in zip(got, wanted)):
+        raise RuntimeError("results differ:\n--- its own MPI\n%s\n--- Weft\n%s" % ("\n".join(wanted), "\n".join(got)))
+    return len(got), time.monotonic() - begin
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--only", help="names, separated by commas")
+    parser.add_argument("--markdown", action="store_true", help="print a table")
+    chosen = parser.parse_args()
+    work = os.path.abspath(chosen.folder)
+    root = work + "/root"
+    failed = []
+    try:
+        fetch(root, OPENMPI)
+    except Missing as error:
+        skip(str(error))
+    for name, program in PROGRAMS.items():
+        if chosen.only and name.split()[0] not in chosen.only.split(","):
+            continue
+        try:
+            fetch(root, program.packages.split())
+            lines, seconds = compare(name, program, work, root)
+        except (Missing, RuntimeError) as error:
+            failed.append(name)
+            print("%s: FAILED: %s" % (name, error), flush=True)
+            continue
+        form = "| %s | %s | %d | %.1f s |" if chosen.markdown else "%s (%s): %d lines are equal, %.1f s"
+        print(form % (name, program.packages.split()[0], lines, seconds), flush=True)
+    if failed:
+        sys.exit("failed: " + ", ".join(failed))
+
+
+if __name__ == "__main__":
+    main()
