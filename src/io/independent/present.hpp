@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Accesses through mappings of pages that a file has in memory (tmpfs). Processes that write by system calls
-// wait for each other at the lock of the file; those that write to mapped pages do not. Where no process
-// waits, the processor decides which is faster, so both are measured. Threading: any thread, without the
-// instance lock.
+// wait for each other at the lock of the file; writers to mapped pages do not. If no process waits, the
+// processor decides which is faster, so both are measured. Threading: any thread, without the instance lock.
 #pragma once
 #include "io/backend/target.hpp"
 #include "io/independent/runs.hpp"
