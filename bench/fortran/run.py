@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PROGRAMS = {"c": "pingpong_c", "f08": "pingpong_f08"}
+PROGRAMS = {"c": "pingpong_c", "f08": "pingpong_f08", "again": "pingpong_c"}  # C twice: what differs by chance
 
 
 def build(prefix, folder):
@@ -40,9 +40,12 @@ def main():
     parser.add_argument("--folder", help="folder of the built programs")
     parser.add_argument("--rounds", default="2000", help="few, so that a run fits a time slice of a busy machine")
     parser.add_argument("--repeat", type=int, default=9)
+    parser.add_argument("--cpus", help="two CPUs for the ranks of all runs, such as 4,6")
     parser.add_argument("--out")
     options = parser.parse_args()
     mpiexec = os.path.join(options.prefix, "bin", "mpiexec")
+    if options.cpus:
+        os.sched_setaffinity(0, {int(cpu) for cpu in options.cpus.split(",")})
     times = {}
     with tempfile.TemporaryDirectory() as folder:
         folder = options.folder or folder
@@ -59,16 +62,28 @@ def main():
     for case, found in times.items():
         medians = {language: statistics.median(values) for language, values in found.items()}
         row = {"case": case, **{f"{language}_ns": round(value, 1) for language, value in medians.items()}}
-        row["more_ns"] = round(medians["f08"] - medians["c"], 1)
-        row["ratio"] = round(medians["f08"] / medians["c"], 3)
+        c = statistics.median(found["c"] + found["again"])
+        row["more_ns"] = round(medians["f08"] - c, 1)
+        row["ratio"] = round(medians["f08"] / c, 3)
+        row["spread_ns"] = {
+            language: [round(value, 1) for value in statistics.quantiles(values, n=10, method="inclusive")[::8]]
+            for language, values in found.items()
+        }
         cases.append(row)
         print(row)
     result = {
-        "what": "ns a call: ping-pong of 2 ranks (medians of runs); call, self_*: no process, messages to itself (medians of the shortest)",
+        "what": "ns a call: ping-pong of 2 ranks (medians of runs by turns); call, self_*: no process, messages "
+        "to itself (medians of the shortest); again: the program in C once more; spread: 10 and 90 percent",
         "repeat": options.repeat,
         "rounds": int(options.rounds),
     }
-    result |= {"processor": processor(), "cores": os.cpu_count(), "load": os.getloadavg()[0], "cases": cases}
+    result |= {
+        "cpus": options.cpus,
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "cases": cases,
+    }
     if options.out:
         with open(options.out, "w", encoding="utf-8") as file:
             json.dump(result, file, indent=1)

@@ -67,10 +67,10 @@ class Builder {
     made.owned_ = true;
     return made;
   }
-  [[nodiscard]] SharedType commit() {
+  [[nodiscard]] UsedType commit() {
     if (!owned_) *this = make(PMPI_Type_dup, handle);
     require(PMPI_Type_commit(&handle));
-    return std::make_shared<const OwnedType>(std::exchange(handle, MPI_DATATYPE_NULL));
+    return UsedType(std::exchange(handle, MPI_DATATYPE_NULL));
   }
   MPI_Datatype handle;
 
@@ -178,9 +178,9 @@ Builder mapped_type(const Shape& shape, MPI_Count count, MPI_Datatype type, cons
                        places.data(), MPI_BYTE);
 }
 
-SharedType make_block(const Shape& shape, MPI_Count count, MPI_Datatype type) {
+UsedType make_block(const Shape& shape, MPI_Count count, MPI_Datatype type) {
   const Bounds bounds(type);
-  if (count <= 0 || bounds.size == 0) return nullptr;
+  if (count <= 0 || bounds.size == 0) return {};
   if (!bounds.dense()) return mapped_type(shape, count, type, bounds).commit();
   const auto element = static_cast<MPI_Count>(shape.element_bytes);
   const MPI_Count bytes = count * bounds.size;
@@ -209,16 +209,15 @@ MPI_Count Shape::elements() const {
   return product;
 }
 
-SharedType block_type(const Descriptor& section, MPI_Count count, MPI_Datatype type) {
+UsedType block_type(const Descriptor& section, MPI_Count count, MPI_Datatype type) {
+  if (UsedType known = find_type(section, count, type)) return known;
   const Shape shape(section);
-  if (shape.elements() == 0) return nullptr;
-  if (SharedType known = find_type(shape, count, type)) return known;
-  SharedType made = make_block(shape, count, type);
-  if (made != nullptr) keep_type(shape, count, type, made);
-  return made;
+  if (shape.elements() == 0) return {};
+  UsedType made = make_block(shape, count, type);
+  return made ? keep_type(section, count, type, std::move(made)) : std::move(made);
 }
 
-SharedType item_type(const Descriptor& section, MPI_Datatype type) {
+UsedType item_type(const Descriptor& section, MPI_Datatype type) {
   const Shape shape(section);
   const Bounds bounds(type);
   const auto element = static_cast<MPI_Count>(shape.element_bytes);
@@ -236,18 +235,18 @@ SharedType item_type(const Descriptor& section, MPI_Datatype type) {
 void Staged::copy_in(const Descriptor& buffer, MPI_Comm comm) {
   const MPI_Count bytes = Shape(buffer).elements() * static_cast<MPI_Count>(buffer.element_bytes);
   own_ = block_type(buffer, bytes, MPI_BYTE);
-  if (own_ == nullptr) return;
+  if (!own_) return;
   copy_.resize(static_cast<size_t>(bytes));
   section_ = std::exchange(address, copy_.data());
   comm_ = comm;
   MPI_Count position = 0;
-  require(PMPI_Pack_c(section_, 1, own_->handle, copy_.data(), bytes, &position, comm));
+  require(PMPI_Pack_c(section_, 1, own_.handle, copy_.data(), bytes, &position, comm));
 }
 
 void Staged::copy_out() {
   MPI_Count position = 0;
   require(PMPI_Unpack_c(copy_.data(), static_cast<MPI_Count>(copy_.size()), &position, section_, 1,
-                        own_->handle, comm_));
+                        own_.handle, comm_));
 }
 
 void* contiguous_only(const Descriptor& buffer) {

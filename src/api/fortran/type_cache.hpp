@@ -19,10 +19,11 @@ struct Shape {
   Dimension dimensions_[15];  ///< extent and stride; lower is 0
 };
 
-/// A datatype that keep_type() got for the same arguments, or null.
-SharedType find_type(const Shape& shape, MPI_Count count, MPI_Datatype type);
-/// Keeps a datatype until others replace it or MPI_Finalize begins. Only predefined `type`s are kept: the
-/// handle of another may be reused.
-void keep_type(const Shape& shape, MPI_Count count, MPI_Datatype type, const SharedType& made);
+/// A datatype that keep_type() got for the same arguments, or none.
+UsedType find_type(const Descriptor& section, MPI_Count count, MPI_Datatype type);
+/// Keeps a datatype for this thread until another replaces it or MPI_Finalize begins. Only those of
+/// predefined `type`s are kept: the handle of another may be reused. Returns the datatype for the use of the
+/// caller.
+UsedType keep_type(const Descriptor& section, MPI_Count count, MPI_Datatype type, UsedType made);
 
 }  // namespace weft::fortran
