@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # `make wheels` after `make`: nothing is compiled again, the tag is auditwheel's, and a new virtual environment without a
-# compiler runs mpi4py on four ranks from the two wheels. Times are CPU times, which other load hardly changes.
+# compiler runs mpi4py on four ranks from the two wheels; with gfortran mpifort works in it. Times are CPU times, which
+# other load hardly changes. With the folder of a built mpi4py as argument, no wheel of mpi4py is built.
 import glob
 import os
 import re
@@ -28,11 +29,13 @@ def cpu_seconds():
 
 
 class Wheel(unittest.TestCase):
+    mpi4py = None  # folder of a built mpi4py
+
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp()
         cls.wheels = {}
-        for name, option in (("weft_mpi", []), ("mpi4py", ["--mpi4py"])):
+        for name, option in (("weft_mpi", []), ("mpi4py", ["--mpi4py"]))[: 1 if cls.mpi4py else 2]:
             begin = cpu_seconds()
             command = [sys.executable, "tools/setup/wheel.py", "--to", cls.folder, *option]
             subprocess.run(command, cwd=SOURCE, check=True)
@@ -65,6 +68,7 @@ class Wheel(unittest.TestCase):
         wheels = [wheel for wheel, _ in self.wheels.values()]
         self.check(*pip, "--python", python, "install", "-q", "--no-index", "--no-deps", *wheels)
         variables = {"PATH": os.path.join(environment, "bin"), "HOME": self.folder}
+        variables.update({"PYTHONPATH": self.mpi4py} if self.mpi4py else {})
         printed = self.check("mpiexec", "-n", "4", python, "-c", HELLO, env=self.found(variables))
         seconds = cpu_seconds() - begin
         self.assertEqual(sorted(re.findall(r"^(\d) 4 Weft", printed, re.MULTILINE)), list("0123"), printed)
@@ -78,16 +82,25 @@ class Wheel(unittest.TestCase):
         assert not any(shutil.which(name, path=variables["PATH"]) for name in ("gcc", "cc", "g++", "clang"))
         return variables
 
-    def fortran(self, program, variables):
+    def fortran(self, environment, variables):
         """Compiles and runs programs of all Fortran interfaces, if there is a compiler."""
         if not os.path.exists("/usr/bin/gfortran"):
             print("not tested: there is no gfortran")
             return
         hello = os.path.join(SOURCE, "test", "fortran", "project", "hello.F90")
+        program = os.path.join(self.folder, "hello_fortran")
         for interface in ("F77_HEADER", "F90_MODULE", "F08_MODULE"):
             self.check("mpifort", "-D" + interface, hello, "-o", program, env=variables)
             printed = self.check("mpiexec", "-n", "4", program, env=variables)
             self.assertEqual(sorted(printed.split()), ["0/4", "1/4", "2/4", "3/4"])
+        # A program that was built with another installation of Weft runs on the library of the wheel.
+        self.check(os.path.join(SOURCE, "build", "prefix", "bin", "mpifort"), "-DF08_MODULE", hello, "-o", program)
+        libraries = dict(variables, LD_LIBRARY_PATH=os.path.join(environment, "lib"))
+        loaded = re.findall(r"libmpi_abi\S* => (\S+)", self.check("ldd", program, env=libraries))
+        self.assertEqual({os.path.dirname(path) for path in loaded}, {libraries["LD_LIBRARY_PATH"]})
+        printed = self.check("mpiexec", "-n", "4", program, env=libraries)
+        self.assertEqual(sorted(printed.split()), ["0/4", "1/4", "2/4", "3/4"])
+        print("mpifort: %s" % ", ".join(os.listdir(os.path.join(environment, "lib", "weft", "fortran"))))
 
     def commands(self, environment, variables):
         """Uses the commands of the wheel."""
@@ -96,7 +109,7 @@ class Wheel(unittest.TestCase):
         for launcher in ("mpiexec", "mpirun"):
             printed = self.check(launcher, "-n", "2", program, env=variables)
             self.assertEqual(sorted(printed.splitlines()), ["0/2 Weft", "1/2 Weft"])
-        self.fortran(program, variables)
+        self.fortran(environment, variables)
         for command in ("weft", "weft-mpi"):
             lines = self.check(command, "info", "--parsable", env=variables).splitlines()
             (prefix,) = [line.split(":", 2)[2] for line in lines if line.startswith("weft:prefix:")]
@@ -105,4 +118,5 @@ class Wheel(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    Wheel.mpi4py = sys.argv.pop(1) if sys.argv[1:] else None
     unittest.main()

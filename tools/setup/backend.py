@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The build backend of `pip install .`: scikit-build-core, after set-up. Set-up downloads what `make` would download, into
-# the same folder, so that both builds are one. A source distribution contains the MPI Forum's API description, so that it
-# builds without a network.
+# the same folder, so that both builds are one. The build folder gets its configuration back afterwards: its tests use the
+# prefix of `make`. A source distribution contains the MPI Forum's API description, so that it builds without a network.
+import contextlib
 import os
 import shutil
 import subprocess
@@ -12,6 +13,25 @@ from scikit_build_core.build import build_sdist as archive
 from scikit_build_core.build import build_wheel as build
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = "build/release"  # build-dir in pyproject.toml
+
+
+@contextlib.contextmanager
+def kept_configuration():
+    """Configures the build folder again as it was, if it was configured."""
+    cache = os.path.join(BUILD, "CMakeCache.txt")
+    # scikit-build-core would delete the cache, since its own path is another one each time (pip's isolated environment).
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(os.path.join(BUILD, ".skbuild-info.json"))
+    text = None
+    if os.path.exists(cache):
+        with open(cache, encoding="utf-8") as file:
+            text = file.read()
+    yield
+    if text is not None:
+        with open(cache, "w", encoding="utf-8") as file:
+            file.write(text)
+        subprocess.run(["cmake", "--log-level=WARNING", BUILD], stdout=subprocess.DEVNULL, check=True)
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
@@ -19,7 +39,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     subprocess.run([sys.executable, os.path.join(HERE, "setup.py"), "--tools", "build/tools"], check=True)
     tools = os.path.abspath("build/tools/bin")
     os.environ["PATH"] = os.pathsep.join([tools, os.environ.get("PATH", os.defpath)])
-    return build(wheel_directory, config_settings, metadata_directory)
+    with kept_configuration():
+        return build(wheel_directory, config_settings, metadata_directory)
 
 
 def build_sdist(sdist_directory, config_settings=None):
