@@ -27,13 +27,20 @@ config::Size spin{
     2000,
     0,
     1 << 30,
-    "Number of idle polling rounds before a waiting rank yields its core; with more ranks than cores always "
-    "0. Larger values lower the latency of long waits, smaller ones leave the core to other processes.",
+    "Number of idle polling rounds before a waiting rank yields its core; with more ranks awake than cores "
+    "always 16. Larger values lower the latency of long waits, smaller ones leave the core to other "
+    "processes.",
     "waiting ranks share their cores with other work (smaller) or have the cores to themselves "
     "(larger)"};
 
-constexpr long kMaxSleepNs = 1'000'000;     // some events cause no wake-up, such as capacity in a full queue
-constexpr uint64_t kLongYieldNs = 200'000;  // a longer yield means that other processes keep the core
+constexpr long kMaxSleepNs = 1'000'000;  // some events cause no wake-up, such as capacity in a full queue
+constexpr long kPollSleepNs = 20'000;    // events that cause no wake-up: messages of other hosts, GPU copies
+constexpr unsigned kRoundsBeforeSleep = 16;  // a peer that runs answers within about 1 us
+constexpr uint64_t kSwitchNs = 1'000;        // a yield that runs no other process takes less
+constexpr uint64_t kLongYieldNs = 200'000;   // a longer yield means that other processes keep the core
+constexpr unsigned kMaxIdleYields = 4, kMaxYields = 64;
+constexpr uint32_t kTightPollsBeforeSleep = 16;  // of a program that does nothing but poll
+constexpr uint64_t kTightPollNs = 2'000;         // longer between two polls: the program computes
 constexpr int kMaxLockTries = 64;
 constexpr unsigned kArmedRounds = 1u << 31;  // more rounds: the wake-up is armed
 constexpr unsigned kTimedRounds = 64;        // idle rounds of a wait before it reads the clock
@@ -52,6 +59,12 @@ inline void pause() {
 #else
   std::atomic_signal_fence(std::memory_order_seq_cst);
 #endif
+}
+
+/// Returns false if ranks that do not sleep outnumber the cores of this host.
+inline bool has_core(const Instance& instance) {
+  return !instance.oversubscribed ||
+         (instance.notified_when_idle && instance.shm != nullptr && !instance.shm->crowded());
 }
 
 }  // namespace
@@ -119,12 +132,18 @@ bool Instance::look_for_failures(uint64_t now) {
   if (shm == nullptr) return failures.look(now);
   const uint32_t deaths = shm->deaths().load(std::memory_order_relaxed);
   const bool told = deaths != deaths_;
-  if (!told && !failures.due(now)) [[likely]]
+  // Ranks that sleep look after each sleep.
+  const uint64_t early = oversubscribed ? FailureDetector::kLookIntervalNs - kMaxSleepNs : 0;
+  if (!told && !failures.due(now + early)) [[likely]]
     return false;
   deaths_ = deaths;
   const bool failed = failures.look_now(now);
   // The others would notice it up to kLookIntervalNs later, and agreements wait for them.
-  if (failed && !told) deaths_ = shm->deaths().fetch_add(1, std::memory_order_relaxed) + 1;
+  if (failed && !told) {
+    deaths_ = shm->deaths().fetch_add(1, std::memory_order_relaxed) + 1;
+    for (const ProcessId process : shm->members())
+      if (process != self) shm->notify(process);
+  }
   return shm->skip_dead_tickets([this](ProcessId rank) { return failures.failed(rank); }) != 0 || failed;
 }
 
@@ -151,7 +170,7 @@ void Instance::idle(Wait& wait) {
   ++rounds;
   // A pause takes about 25 ns, a considerable part of a small message's latency, so it is issued only once in
   // kTimedRounds, for the sibling hardware thread. So is the clock, which times waits of some us.
-  if (!oversubscribed && rounds < spin && !threaded) [[likely]] {
+  if (rounds < spin && !threaded && has_core(*this)) [[likely]] {
     if (rounds % kTimedRounds == 0) {
       if (wait.since_ns == 0) wait.since_ns = monotonic_ns();
       pause();
@@ -164,11 +183,11 @@ void Instance::idle(Wait& wait) {
     ++waiting_threads_;
   }
   const bool crowded = oversubscribed || waiting_threads_ > cores;
-  const unsigned first = crowded ? 1 : static_cast<unsigned>(spin);
+  const unsigned first = oversubscribed ? kRoundsBeforeSleep : crowded ? 1 : static_cast<unsigned>(spin);
   if (rounds > first && rounds != 1) publish_wait(wait);
   if (rounds > kArmedRounds) {
     rounds = 1;  // the same wait continues
-    if (!locked) return static_cast<void>(shm->sleep(kMaxSleepNs));
+    if (!locked) return static_cast<void>(sleep(longest_sleep()));
     sleep_as_thread(wait);
     waits.restore(wait.call);
     return;
@@ -183,7 +202,7 @@ void Instance::idle(Wait& wait) {
   }
   if (locked) release();
   if (rounds >= first)
-    yield_core(rounds);
+    leave_core(rounds);
   else
     pause();
   if (!locked) return;
@@ -213,16 +232,33 @@ void Instance::publish_wait(Wait& wait) {
   if (shm != nullptr) waits.observe(*shm, now);
 }
 
-/// Yields the core. Among waiting ranks this takes less than 1 us, much less than sleeping and waking up. A
-/// long yield means that other processes compute, and a rank that keeps yielding gets less and less time. The
-/// next round then sleeps until another rank notifies this one. GPU copies cause no wake-up, so ranks with
-/// GPUs do not sleep.
-void Instance::yield_core(unsigned& rounds) const {
+/// Yields the core. If ranks outnumber cores, arms the wake-up when yielding does not run other ranks (they
+/// are in other scheduling groups, or other processes compute) or has done so for long: the next round
+/// sleeps.
+void Instance::leave_core(unsigned& rounds) const {
+  if (!oversubscribed) return static_cast<void>(::sched_yield());
   const uint64_t before = monotonic_ns();
   ::sched_yield();
-  if (!sleep_when_idle || device::available() || monotonic_ns() - before < kLongYieldNs) return;
-  shm->wakeup(self).arm();  // the caller looks once more
+  const uint64_t time = monotonic_ns() - before;
+  if (time >= kSwitchNs && time < kLongYieldNs && rounds < kRoundsBeforeSleep + kMaxYields) return;
+  if (time < kSwitchNs && rounds < kRoundsBeforeSleep + kMaxIdleYields) return;
+  arm();  // the caller looks once more
   rounds = kArmedRounds;
+}
+
+long Instance::longest_sleep() const {
+  return notified_when_idle && !device::available() ? kMaxSleepNs : kPollSleepNs;
+}
+
+void Instance::arm() const {
+  if (shm != nullptr) shm->arm();
+}
+
+bool Instance::sleep(long limit) const {
+  if (shm != nullptr) return shm->sleep(limit);
+  const timespec time{0, limit};
+  ::nanosleep(&time, nullptr);
+  return false;
 }
 
 /// One thread sleeps on the rank's wake-up; when woken it polls for all threads and wakes the followers.
@@ -230,7 +266,7 @@ void Instance::sleep_as_thread(Wait& wait) {
   if (asleep_) return follow(wait);
   asleep_ = true;
   release();
-  const bool notified = shm->sleep(kMaxSleepNs);
+  const bool notified = sleep(longest_sleep());
   lock.lock();
   asleep_ = false;
   progressed_ |= notified;
@@ -261,7 +297,7 @@ void Instance::wake_waiting() {
   bool lead = leader_ == nullptr && !asleep_;
   finished_at_wake_ = finished;
   progressed_ = false;
-  if (asleep_ && completed && sleep_when_idle) shm->wakeup(self).notify();
+  if (asleep_ && completed && shm != nullptr) shm->notify_self();
   if (!completed && !progressed && !lead) return;
   for (Wait** link = &followers_; *link != nullptr;) {
     Wait& follower = **link;
@@ -279,19 +315,30 @@ void Instance::wake_waiting() {
 }
 
 void Instance::poll_once(const WaitTarget& target) {
-  if (progress()) return;
+  if (progress()) {
+    tight_polls_ = 0;
+    return;
+  }
   if (waits.count_poll()) [[unlikely]]
     waits.publish_poll(target, monotonic_ns());
-  yield_if_oversubscribed();
+  if (!has_core(*this)) leave_core_after_poll();
 }
 
-void Instance::yield_if_oversubscribed() {
-  if (!oversubscribed) return;
-  {
+void Instance::leave_core_after_poll() {
+  const bool tight = monotonic_ns() - polled_ns_ < kTightPollNs;
+  tight_polls_ = tight ? tight_polls_ + 1 : 0;
+  if (tight_polls_ >= kTightPollsBeforeSleep) {
+    arm();
+    if (!progress()) {
+      const Unlocked guard(*this);
+      sleep(kPollSleepNs);
+    }
+  } else if (!tight) {
     const Unlocked guard(*this);
     ::sched_yield();
   }
-  look_for_failures(monotonic_ns());  // kRoundsPerLook rounds with a yield each may take a second
+  polled_ns_ = monotonic_ns();
+  look_for_failures(polled_ns_);  // kRoundsPerLook rounds with a sleep each may take a second
 }
 
 void Instance::wake_progress_thread() { progress_thread->wake_if_busy(); }

@@ -86,11 +86,11 @@ class Instance {
     Wait* next = nullptr;             ///< follower
     std::atomic<uint32_t> signal{0};  ///< set when a follower is removed from the list and woken
   };
-  /// Called after a round of polling without progress. Spins first, then yields the core if the wait is long
-  /// or ranks outnumber cores. If other processes keep the core, sleeps until another rank notifies this one.
+  /// Called after a round of polling without progress. Spins first, then yields the core; if ranks outnumber
+  /// cores, yields a few times and then sleeps until another rank notifies this one.
   void idle(Wait& wait);
-  /// For calls that poll once (MPI_Test, MPI_Iprobe): polls, and yields the core, without the lock, if
-  /// nothing progressed and ranks outnumber cores.
+  /// For calls that poll once (MPI_Test, MPI_Iprobe): polls. If nothing progressed and ranks outnumber cores,
+  /// yields the core, without the lock, or sleeps if the program only polls.
   void poll_once(const WaitTarget& target);
   /// Returns whether an exception ended progress(): messages that it processed may be lost.
   [[nodiscard]] bool progress_interrupted() const { return progress_interrupted_; }
@@ -163,8 +163,8 @@ class Instance {
   FailureDetector failures;
   bool oversubscribed = false;  ///< more ranks than cores on this host
   uint32_t cores = 1;           ///< this rank's share of the cores that it may use
-  bool sleep_when_idle =
-      false;  ///< oversubscribed: long waits sleep until a rank of this host notifies this one
+  /// oversubscribed: the ranks of this host notify this one of nearly all events that it waits for.
+  bool notified_when_idle = false;
   /// MPI_THREAD_MULTIPLE was granted, or there is a progress thread: calls take `lock`.
   bool threaded = false;
   std::mutex lock;
@@ -187,9 +187,14 @@ class Instance {
   /// `now`: ns of monotonic_ns().
   bool look_for_failures(uint64_t now);
   void watch_local_processes();
-  void yield_core(unsigned& idle_rounds) const;
+  void leave_core(unsigned& idle_rounds) const;
+  void arm() const;
+  /// Sleeps until another rank notifies this one, at most `limit` ns. Precondition: arm(). Returns whether it
+  /// was notified.
+  bool sleep(long limit) const;
+  [[nodiscard]] long longest_sleep() const;
   void publish_wait(Wait& wait);
-  void yield_if_oversubscribed();
+  void leave_core_after_poll();
   void sleep_as_thread(Wait& wait);
   void follow(Wait& wait);
   void wake_waiting();
@@ -211,6 +216,8 @@ class Instance {
   Wait* followers_ = nullptr;      ///< oldest first
   bool asleep_ = false;            ///< a thread sleeps until another rank notifies this one
   uint32_t waiting_threads_ = 0;   ///< threads that have had an idle round
+  uint32_t tight_polls_ = 0;       ///< poll_once() without progress or computation between
+  uint64_t polled_ns_ = 0;         ///< end of the last of them
   uint64_t finished_at_wake_ = 0;  ///< Request::finished() when followers were last woken
   bool progressed_ = false;        ///< since then; wakes followers that wait for anything
 };

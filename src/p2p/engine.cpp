@@ -149,8 +149,8 @@ void Engine::count_cores() {
   instance.oversubscribed =
       static_cast<size_t>(job.local_size) > cores || job.machine_size > ::sysconf(_SC_NPROCESSORS_ONLN);
   // Messages from another host cause no wake-up.
-  instance.sleep_when_idle = instance.oversubscribed && shm_ != nullptr && network_ == nullptr;
-  if (instance.sleep_when_idle) shm_->enable_wakeups();
+  instance.notified_when_idle = instance.oversubscribed && shm_ != nullptr && network_ == nullptr;
+  if (instance.oversubscribed && shm_ != nullptr) shm_->enable_wakeups();
 }
 
 void Engine::init_peer(void* engine, uint32_t id, Peer& peer) {

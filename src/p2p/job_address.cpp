@@ -50,7 +50,7 @@ Status JobConnections::open_segment() {
 Status JobConnections::open_network(const std::string& need) {
   if (engine_.network_ != nullptr) return {};
   WEFT_TRY(engine_.open_network(need));
-  instance_.sleep_when_idle = false;  // messages from another host cause no wake-up
+  instance_.notified_when_idle = false;  // messages from another host cause no wake-up
   return {};
 }
 

@@ -109,6 +109,7 @@ class Run {
     for (uint32_t group = 0; group < steps; group += SlotChannel::kPipelineSteps) {
       const uint32_t end = std::min(steps, group + SlotChannel::kPipelineSteps);
       for (uint32_t i = group; i < end; ++i) write(first + i, i);
+      channel_.sleep_until_published(first + end - 1);
       for (uint32_t i = group; i < end; ++i) read(first + i, i);
       channel_.all_arrived(first + end - 1);
     }

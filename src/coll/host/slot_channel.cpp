@@ -12,11 +12,24 @@
 #include "device/memory.hpp"
 
 namespace weft::coll::host {
+
+using transport::shm::Wakeup;
+
 namespace {
 
 constexpr uint32_t kNoSlotArea = UINT32_MAX;
 constexpr uint64_t kFailureNoticeNs = 200'000'000;  // longer than it takes to notice the end of a process
 constexpr int kSpins = 200;                         // loads of a word before other work is progressed
+
+/// Wakeup::await() of a wait, which a callback of another wait may contain.
+struct AwaitedScope {
+  AwaitedScope(Wakeup& of, uint32_t awaited) : wakeup(of), before(of.awaited()) { wakeup.await(awaited); }
+  ~AwaitedScope() { wakeup.await(before); }
+  AwaitedScope(const AwaitedScope&) = delete;
+  AwaitedScope& operator=(const AwaitedScope&) = delete;
+  Wakeup& wakeup;
+  const uint32_t before;
+};
 
 bool reached(const std::atomic<uint32_t>& word, uint32_t value) {
   return static_cast<int32_t>(word.load(std::memory_order_acquire) - value) >= 0;
@@ -118,24 +131,55 @@ bool SlotChannel::check_new_failures() {
   return true;
 }
 
-void SlotChannel::wait_for(const std::atomic<uint32_t>& word, uint32_t value) {
+void SlotChannel::wait_for(const std::atomic<uint32_t>& word, uint32_t value, int rank) {
   if (reached(word, value) || broken()) [[likely]]
     return;
   if (acknowledged_ != read_) acknowledge(read_);  // avoids deadlock: others may wait for it
   for (int spins = instance_.oversubscribed ? 0 : kSpins; spins > 0; --spins)
     if (reached(word, value)) return;
-  core::wait_until(instance_, [&] { return reached(word, value) || check_ranks(); });
+  wait_or_sleep(Wakeup::kFirstRank + static_cast<uint32_t>(rank), [&] { return reached(word, value); });
 }
 
-void SlotChannel::wake_all() {
-  for (int rank = 0; rank < comm_.size(); ++rank)
-    if (rank != comm_.rank()) shm_->wakeup(comm_.process(rank)).notify();
+void SlotChannel::sleep_until_all_published(uint32_t step) {
+  if (all_published(step) || broken()) return;
+  if (acknowledged_ != read_) acknowledge(read_);
+  wait_or_sleep(Wakeup::kAllRanks, [&] { return all_published(step); });
+}
+
+bool SlotChannel::all_published(uint32_t step) const {
+  return std::all_of(slot_areas_.begin(), slot_areas_.end(), [&](const transport::shm::SlotArea* area) {
+    return reached(area->slots[step % transport::shm::kSlots].sequence, step);
+  });
+}
+
+/// Waits; sleeps until ranks store what `awaited` says. Threads of one rank may wait for different stores.
+template <class Done>
+void SlotChannel::wait_or_sleep(uint32_t awaited, Done&& done) {
+  const AwaitedScope scope(shm_->wakeup(instance_.self), instance_.threaded ? Wakeup::kAnything : awaited);
+  core::wait_until(instance_, [&] { return done() || check_ranks(); });
+}
+
+/// Wakes the ranks that wait for this rank or for anything. After publishing, the last rank also wakes the ranks
+/// that wait for all ranks.
+void SlotChannel::wake_waiting(const uint32_t* published) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // between the store and all_published()
+  const uint32_t own = Wakeup::kFirstRank + static_cast<uint32_t>(comm_.rank());
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    if (rank == comm_.rank()) continue;
+    const Wakeup& wakeup = shm_->wakeup(comm_.process(rank));
+    if (wakeup.awake()) continue;
+    const uint32_t awaited = wakeup.awaited();
+    if (awaited == own || awaited == Wakeup::kAnything ||
+        (awaited == Wakeup::kAllRanks && published != nullptr && all_published(*published)))
+      shm_->notify_sleeper(comm_.process(rank));
+  }
 }
 
 void SlotChannel::barrier() {
   const uint32_t step = reserve_steps(1);
   claim(step, 0);
   publish(step, 0);
+  sleep_until_published(step);
   for (int rank = comm_.rank() + 1; rank < comm_.size(); ++rank)
     static_cast<void>(wait_published(rank, step));
   for (int rank = 0; rank < comm_.rank(); ++rank) static_cast<void>(wait_published(rank, step));
@@ -144,9 +188,10 @@ void SlotChannel::barrier() {
 
 void SlotChannel::wait_acknowledged(uint32_t step, uint32_t extra_steps) {
   uint32_t beyond = INT32_MAX;  // steps that all ranks have acknowledged after `step`
-  for (const transport::shm::SlotArea* area : slot_areas_) {
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    const transport::shm::SlotArea* area = slot_areas_[static_cast<size_t>(rank)];
     if (area == own_) continue;
-    if (!reached(area->done, step)) wait_for(area->done, step + extra_steps);
+    if (!reached(area->done, step)) wait_for(area->done, step + extra_steps, rank);
     beyond = std::min(beyond, area->done.load(std::memory_order_acquire) - step);
   }
   all_read_ = step + beyond;

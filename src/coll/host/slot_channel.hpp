@@ -66,14 +66,20 @@ class SlotChannel final : public core::CollectiveState {
     auto& slot = own().slots[step % transport::shm::kSlots];
     slot.size = static_cast<uint32_t>(size);
     slot.sequence.store(step, std::memory_order_release);
-    wake_peers();
+    if (instance_.oversubscribed) [[unlikely]]
+      wake_waiting(&step);
   }
   /// Waits until rank `rank` has published this step. Returns stale data if the channel is broken.
   Published wait_published(int rank, uint32_t step) {
     transport::shm::SlotArea& area = *slot_areas_[static_cast<size_t>(rank)];
     auto& slot = area.slots[step % transport::shm::kSlots];
-    wait_for(slot.sequence, step);
+    wait_for(slot.sequence, step, rank);
     return {slot.size <= transport::shm::kSlotBytes ? slot.data : page(area, step), slot.size};
+  }
+  /// Waits until every rank has published this step, with one wake-up, if ranks sleep; else returns at once.
+  void sleep_until_published(uint32_t step) {
+    if (instance_.oversubscribed) [[unlikely]]
+      sleep_until_all_published(step);
   }
   /// Publishes an empty step and waits for that of every rank.
   void barrier();
@@ -96,7 +102,7 @@ class SlotChannel final : public core::CollectiveState {
   /// Waits until rank `rank`, or every rank, has acknowledged `step`. A rank that has not is awaited until it
   /// has acknowledged `extra_steps` more.
   void wait_acknowledged(int rank, uint32_t step) {
-    wait_for(slot_areas_[static_cast<size_t>(rank)]->done, step);
+    wait_for(slot_areas_[static_cast<size_t>(rank)]->done, step, rank);
   }
   void wait_acknowledged(uint32_t step, uint32_t extra_steps = 0);
   /// The slot area of a rank, also for nonblocking collectives (coll/gpu). After a store to its own area a
@@ -105,8 +111,8 @@ class SlotChannel final : public core::CollectiveState {
     return *slot_areas_[static_cast<size_t>(rank)];
   }
   void wake_peers() {
-    if (instance_.oversubscribed && shm_->any_sleeping()) [[unlikely]]
-      wake_all();
+    if (instance_.oversubscribed) [[unlikely]]
+      wake_waiting(nullptr);
   }
 
   /// This rank's pages as one contiguous region; usable after all_arrived().
@@ -132,9 +138,13 @@ class SlotChannel final : public core::CollectiveState {
     return area.pages[step % transport::shm::kPages];
   }
   [[nodiscard]] transport::shm::SlotArea& own() const { return *own_; }
-  void wait_for(const std::atomic<uint32_t>& word, uint32_t value);
+  void wait_for(const std::atomic<uint32_t>& word, uint32_t value, int rank);
+  void sleep_until_all_published(uint32_t step);
+  [[nodiscard]] bool all_published(uint32_t step) const;
+  template <class Done>
+  void wait_or_sleep(uint32_t awaited, Done&& done);
+  void wake_waiting(const uint32_t* published);
   bool check_new_failures();
-  void wake_all();
   struct SlotAreaRecord {
     uint32_t slot_area, readable, devices;  // readable: this rank can read the memory of all others
   };

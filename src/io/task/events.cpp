@@ -60,8 +60,8 @@ void FileJob::submit(Pool& pool, core::Instance& instance, std::function<Status(
   state_ = std::make_shared<State>();
   // Wakes the rank if it sleeps until another rank notifies it.
   std::function<void()> notify;
-  if (instance.sleep_when_idle && instance.shm != nullptr)
-    notify = [shm = instance.shm, self = instance.self] { shm->wakeup(self).notify(); };
+  if (instance.oversubscribed && instance.shm != nullptr)
+    notify = [shm = instance.shm] { shm->notify_self(); };
   pool.submit(
       state_->job, runner,
       [state = state_.get(), run = std::move(run)] {

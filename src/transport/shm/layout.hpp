@@ -181,11 +181,11 @@ constexpr uint32_t guest_source(uint32_t generation, uint32_t index) {
 struct alignas(4096) Header {
   wait_table::Directory directory;  ///< for readers outside the job
   std::atomic<uint32_t> attached;
-  alignas(kCacheLine) std::atomic<uint32_t> sleepers;  ///< approximate number of ranks in Wakeup::sleep()
   /// 1: ranks of this segment sleep, so whoever publishes for them calls Wakeup::notify().
-  std::atomic<uint32_t> wakeups;
+  alignas(kCacheLine) std::atomic<uint32_t> wakeups;
   /// Deaths that ranks of this segment have noticed by themselves; after a change the others look for them.
   std::atomic<uint32_t> deaths;
+  alignas(kCacheLine) std::atomic<uint32_t> sleepers;  ///< ranks in Wakeup::sleep()
   std::atomic<uint32_t> next_guest;  ///< where claiming starts: an entry is reused as late as possible
   Guest guests[kMaxGuests];
 };

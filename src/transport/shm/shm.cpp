@@ -16,6 +16,7 @@
 #include "base/assert.hpp"
 #include "base/config.hpp"
 #include "base/counters.hpp"
+#include "base/futex.hpp"
 #include "base/scope.hpp"
 #include "device/memory.hpp"
 #include "transport/shm/access.hpp"
@@ -39,6 +40,10 @@ counters::Counter dead_tickets("shm.dead_tickets", counters::Unit::events,
 
 constexpr uint64_t kRingMask = kRingBytes - 1;
 constexpr size_t kRecordHeader = 8;
+// Of ranks that wait at start-up for the others; where these outnumber cores, yields do not run them (ADR
+// 0039).
+constexpr uint32_t kAttachYields = 100;
+constexpr long kAttachSleepNs = 1'000'000;
 /// Freed bytes are returned in large steps: the producer reads `consumed` only when the ring looks full.
 constexpr size_t kCreditBytes = kRingBytes / 4;
 constexpr size_t kWritePrefetchBytes = 8 * kCacheLine;
@@ -166,10 +171,14 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange, Server serv
   }
   std::unique_ptr<Shm> shm(new Shm(std::move(segment), self, std::move(members)));
   auto& attached = shm->segment_.header().attached;
-  attached.fetch_add(1, std::memory_order_acq_rel);
+  if (attached.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) futex_wake(attached);
   const time_t deadline = ::time(nullptr) + static_cast<time_t>(connect_timeout);
-  while (attached.load(std::memory_order_acquire) < ranks) {
-    ::sched_yield();
+  uint32_t there, rounds = 0;
+  while ((there = attached.load(std::memory_order_acquire)) < ranks) {
+    if (++rounds <= kAttachYields)
+      ::sched_yield();
+    else
+      futex_wait(attached, there, kAttachSleepNs);
     if (::time(nullptr) > deadline)
       return Error(Errc::other, "shared memory: not all ranks of this host came up (one may have died)");
   }
@@ -339,6 +348,12 @@ void Shm::commit(Peer peer, size_t size) {
   notify(peer);
 }
 
+void Shm::notify_sleeper(Peer peer) {
+  const Outgoing& out = out_[local(peer)];
+  const Segment& segment = out.other != nullptr ? out.other->segment : segment_;
+  out.area->wakeup.notify(segment.header().sleepers);
+}
+
 std::optional<uint32_t> Shm::lease_slot_area(uint32_t ranks) {
   for (uint32_t index = 0; index < kSlotAreas; ++index) {
     SlotArea& area = area_->slot_areas[index];
@@ -355,14 +370,6 @@ std::optional<uint32_t> Shm::lease_slot_area(uint32_t ranks) {
     return index;
   }
   return std::nullopt;
-}
-
-bool Shm::sleep(long nanoseconds) const {
-  auto& sleepers = segment_.header().sleepers;
-  sleepers.fetch_add(1, std::memory_order_relaxed);
-  const bool notified = area_->wakeup.sleep(nanoseconds);
-  sleepers.fetch_sub(1, std::memory_order_relaxed);
-  return notified;
 }
 
 size_t Shm::poll(Receiver& receiver, size_t limit) {

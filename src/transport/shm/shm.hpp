@@ -93,21 +93,31 @@ class Shm final : public Transport {
   /// Wakes the peer if it sleeps; call after a store to shared memory that the peer may wait for.
   void notify(Peer peer) {
     if (wakeups_enabled_) [[unlikely]]
-      wakeup(peer).notify();
+      notify_sleeper(peer);
   }
+  void notify_sleeper(Peer peer);
+  /// notify() of this rank, by another thread.
+  void notify_self() { area_->wakeup.notify(segment_.header().sleepers); }
   /// Returns whether the peer had a CUDA driver at start-up.
   [[nodiscard]] bool has_gpus(Peer peer) const { return area(peer).has_gpus.load() != 0; }
   /// Lets ranks sleep in sleep(); all ranks call it before the first message.
   void enable_wakeups() {
     wakeups_enabled_ = true;
+    cores_ = usable_cores();
     segment_.header().wakeups.store(1, std::memory_order_relaxed);
   }
   [[nodiscard]] Wakeup& wakeup(Peer peer) const { return area(peer).wakeup; }
   [[nodiscard]] wait_table::Table& wait_table(Peer peer) const { return area(peer).wait_table; }
+  /// Wakeup::arm() of this rank.
+  void arm() const { area_->wakeup.arm(segment_.header().sleepers); }
   /// Wakeup::sleep() of this rank; its wakeup must be armed.
-  [[nodiscard]] bool sleep(long nanoseconds) const;
-  [[nodiscard]] bool any_sleeping() const {
-    return segment_.header().sleepers.load(std::memory_order_relaxed) != 0;
+  [[nodiscard]] bool sleep(long nanoseconds) const {
+    return area_->wakeup.sleep(nanoseconds, segment_.header().sleepers);
+  }
+  /// Returns whether more ranks of this segment are awake than cores are usable. Needs enable_wakeups(). A
+  /// rank that is killed stays counted as it was.
+  [[nodiscard]] bool crowded() const {
+    return members_.size() > cores_ + segment_.header().sleepers.load(std::memory_order_relaxed);
   }
 
  private:
@@ -186,6 +196,7 @@ class Shm final : public Transport {
   std::vector<Peer> members_;  // by local rank, ascending
   uint32_t contiguous_;        // number of members if their ranks are consecutive, else 0
   bool wakeups_enabled_ = false;
+  uint32_t cores_ = 0;         // usable_cores(), with wakeups
   Area* area_;                 // of this rank
   uint64_t head_ = 0;          // next queue ticket to read
   uint64_t probe_word_;        // read by peers to test process_vm_readv
