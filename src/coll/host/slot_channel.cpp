@@ -159,8 +159,8 @@ void SlotChannel::wait_or_sleep(uint32_t awaited, Done&& done) {
   core::wait_until(instance_, [&] { return done() || check_ranks(); });
 }
 
-/// Wakes the ranks that wait for this rank or for anything. After publishing, the last rank also wakes the ranks
-/// that wait for all ranks.
+/// Wakes the ranks that wait for this rank or for anything. After publishing, the last rank also wakes the
+/// ranks that wait for all ranks.
 void SlotChannel::wake_waiting(const uint32_t* published) {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // between the store and all_published()
   const uint32_t own = Wakeup::kFirstRank + static_cast<uint32_t>(comm_.rank());
