@@ -64,13 +64,29 @@ Error in_status(const std::string& first_error) {
   return mpi_error(MPI_ERR_IN_STATUS, "an operation of the list failed: " + first_error);
 }
 
+/// An earlier entry of the list named the same request, and its completion freed it.
+bool freed_by_earlier_entry(MPI_Request handle) {
+  return handle != MPI_REQUEST_NULL && to_request(handle) == nullptr;
+}
+void report_freed(int i, MPI_Request* handles, MPI_Status* status, std::string& first_error) {
+  const Error error =
+      bad_handle_at(HandleKind::request, "array_of_requests", static_cast<size_t>(i), handles[i]);
+  handles[i] = MPI_REQUEST_NULL;
+  fill_empty(status);
+  if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = code_with_message(code_of(error), error.message());
+  if (first_error.empty()) first_error = error.message();
+}
+
 /// Completes all requests of a list whose operations have finished.
 Status complete_all(int count, MPI_Request* handles, MPI_Status* statuses) {
   std::string first_error;
   bool failed = false;
   for (int i = 0; i < count; ++i) {
     MPI_Status* status = status_at(statuses, i);
-    if (core::Request* request = completed(handles[i])) {
+    if (freed_by_earlier_entry(handles[i])) [[unlikely]] {
+      report_freed(i, handles, status, first_error);
+      failed = true;
+    } else if (core::Request* request = completed(handles[i])) {
       failed |= !complete_request_into(&handles[i], *request, status, first_error);
     } else {
       fill_empty(status);
@@ -87,9 +103,15 @@ Status complete_some(int count, MPI_Request* handles, int* outcount, int* indice
   bool failed = false;
   int found = 0;
   for (int i = 0; i < count; ++i) {
-    core::Request* request = completed(handles[i]);
-    if (request == nullptr) continue;
-    failed |= !complete_request_into(&handles[i], *request, status_at(statuses, found), first_error);
+    MPI_Status* status = status_at(statuses, found);
+    if (freed_by_earlier_entry(handles[i])) [[unlikely]] {
+      report_freed(i, handles, status, first_error);
+      failed = true;
+    } else if (core::Request* request = completed(handles[i])) {
+      failed |= !complete_request_into(&handles[i], *request, status, first_error);
+    } else {
+      continue;
+    }
     indices[found++] = i;
   }
   *outcount = found;

@@ -238,6 +238,26 @@ static void requests(void) {
     EXPECT_ERROR(MPI_Test(&stale, &flag, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "was freed");
 }
 
+/* The second entry of a list names a request that the first one frees. */
+static void request_listed_twice(void) {
+  MPI_Request list[2];
+  MPI_Status statuses[2];
+  int value = 1, outcount, indices[2];
+  for (int some = 0; some < 2; ++some) {
+    MPI_Irecv(&value, 1, MPI_INT, 0, 5, MPI_COMM_SELF, &list[0]);
+    list[1] = list[0];
+    MPI_Send(&value, 1, MPI_INT, 0, 5, MPI_COMM_SELF);
+    if (some)
+      EXPECT_ERROR(MPI_Waitsome(2, list, &outcount, indices, statuses), MPI_ERR_IN_STATUS,
+                   "array_of_requests[1]");
+    else
+      EXPECT_ERROR(MPI_Waitall(2, list, statuses), MPI_ERR_IN_STATUS, "array_of_requests[1]");
+    EXPECT(class_of(statuses[0].MPI_ERROR) == MPI_SUCCESS);
+    EXPECT(class_of(statuses[1].MPI_ERROR) == MPI_ERR_REQUEST);
+    EXPECT(list[0] == MPI_REQUEST_NULL && list[1] == MPI_REQUEST_NULL);
+  }
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -251,6 +271,7 @@ int main(int argc, char** argv) {
   null_buffers();
   insignificant();
   requests();
+  request_listed_twice();
   MPI_Finalize();
   return finish();
 }

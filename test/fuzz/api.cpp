@@ -46,9 +46,9 @@ enum Outcome : int {
   kBlocked = 78,
   kFinding = 99
 };
-constexpr int kLength = 120;         // calls of a sequence
-constexpr int kBlockSeconds = 1;     // a call that may block is given up after this time
-constexpr int kHangCpuSeconds = 10;  // no other call may take so long
+constexpr int kLength = 120;                 // calls of a sequence
+constexpr int kBlockMicroseconds = 200'000;  // a call that may block is given up after this time
+constexpr int kHangCpuSeconds = 10;          // no other call may take so long
 constexpr int kHangSeconds = 200;
 constexpr int kSequenceSeconds = 300;
 constexpr rlim_t kMemory = rlim_t{2} << 30;
@@ -75,7 +75,9 @@ void report(const char* what) {
 }
 
 void on_fault(int signal, siginfo_t* info, void*) {
-  if ((signal == SIGSEGV || signal == SIGBUS) && values->is_own_fault(info->si_addr)) ::_exit(kOwnFault);
+  if ((signal == SIGSEGV || signal == SIGBUS) &&
+      values->is_own_fault(info->si_addr, info->si_code == SI_KERNEL))
+    ::_exit(kOwnFault);
   char what[80];
   std::snprintf(what, sizeof what, "%s at address %p", strsignal(signal), info->si_addr);
   report(what);
@@ -96,8 +98,8 @@ void on_alarm(int) {
 }
 
 /// Elapsed time for a call that may block; for others CPU time, too, which does not depend on the load.
-void set_timers(int seconds, int cpu_seconds) {
-  const itimerval elapsed{{0, 0}, {seconds, 0}}, cpu{{0, 0}, {cpu_seconds, 0}};
+void set_timers(timeval limit, int cpu_seconds) {
+  const itimerval elapsed{{0, 0}, limit}, cpu{{0, 0}, {cpu_seconds, 0}};
   ::setitimer(ITIMER_REAL, &elapsed, nullptr);
   ::setitimer(ITIMER_PROF, &cpu, nullptr);
 }
@@ -120,12 +122,15 @@ void make_call() {
   current = &calls()[values->draw(calls().size())];
   const bool may_block =
       current->blocks != Call::Blocks::never && (ranks > 1 || current->blocks == Call::Blocks::alone);
-  set_timers(may_block ? kBlockSeconds : kHangSeconds, may_block ? 0 : kHangCpuSeconds);
+  if (may_block)
+    set_timers({0, kBlockMicroseconds}, 0);
+  else
+    set_timers({kHangSeconds, 0}, kHangCpuSeconds);
   values->begin_call();
   if (tracing) std::fprintf(stderr, "call %d: %s\n", index_now, current->name);
   const int code = current->make(*values);
   if (tracing) std::fprintf(stderr, "  = %d\n", code);
-  set_timers(0, 0);
+  set_timers({0, 0}, 0);
   if (counts != nullptr) ++counts->calls;
 }
 
@@ -141,7 +146,7 @@ void make_call() {
   static_cast<void>(memory);
   install_handlers();
   values->seed(seed);
-  set_timers(kHangSeconds, 0);
+  set_timers({kHangSeconds, 0}, 0);
   int level = 0;
   MPI_T_init_thread(MPI_THREAD_MULTIPLE, &level);
   if (mode != kBeforeInit) {

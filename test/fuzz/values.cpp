@@ -51,9 +51,10 @@ Values::Values() {
                value_of(MPI_BAND), value_of(MPI_REPLACE), value_of(MPI_NO_OP)};
 }
 
-bool Values::is_own_fault(const void* address) const {
+bool Values::is_own_fault(const void* address, bool no_address) const {
+  if (no_address) return huge_;  // the end of a buffer lies beyond all addresses
   const auto at = reinterpret_cast<uintptr_t>(address), begin = reinterpret_cast<uintptr_t>(range_);
-  if (at >= begin && at < begin + kRange) return true;
+  if (at >= begin && (huge_ || at < begin + kRange)) return true;
   const bool low = at < kLow || at > UINTPTR_MAX - kLow;
   return low && (in_place_ || null_buffer_);  // with displacements
 }
@@ -130,7 +131,10 @@ int64_t Values::number(Integer kind, bool wide) {
   if (choice < 8 || kind == Integer::displacement) return static_cast<int64_t>(draw(4));
   if (kind == Integer::rank && choice == 8) return draw(2) == 0 ? MPI_PROC_NULL : MPI_ANY_SOURCE;
   if (kind == Integer::tag && choice == 8) return MPI_ANY_TAG;
-  if (wide && draw(2) == 0) return kWide[draw(std::size(kWide))];
+  if (wide && draw(2) == 0) {
+    huge_ = true;
+    return kWide[draw(std::size(kWide))];
+  }
   return kIntegers[draw(std::size(kIntegers))];
 }
 

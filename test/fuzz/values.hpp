@@ -19,9 +19,10 @@ class Values {
   Values();
   void seed(uint64_t seed) { random_.seed(seed); }
   /// Called before each call.
-  void begin_call() { null_buffer_ = in_place_ = false; }
-  /// Whether a fault at this address is the error of the program, not of the library.
-  [[nodiscard]] bool is_own_fault(const void* address) const;
+  void begin_call() { null_buffer_ = in_place_ = huge_ = false; }
+  /// Whether a fault at this address is the error of the program, not of the library. The address is null if
+  /// the processor has no such address (`no_address`).
+  [[nodiscard]] bool is_own_fault(const void* address, bool no_address) const;
 
   uint64_t draw(uint64_t below) { return random_() % below; }
   /// A page of random bytes, rarely null.
@@ -94,7 +95,7 @@ class Values {
   std::vector<int> numbers_;              // error codes, attribute keys
   char* range_ = nullptr;
   size_t next_slot_ = 0;
-  bool null_buffer_ = false, in_place_ = false;  // drawn by the current call
+  bool null_buffer_ = false, in_place_ = false, huge_ = false;  // drawn by the current call
 };
 
 #define WEFT_FUZZ_POOL(type, number)  \
