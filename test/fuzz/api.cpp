@@ -22,16 +22,23 @@
 #include <cstring>
 #include <ctime>
 #include <string>
+#include <string_view>
 
 #include "fuzz/values.hpp"
 
-// The handlers below distinguish faults of the program from those of the library.
-extern "C" const char* __asan_default_options() {
-  return "exitcode=99:handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigfpe=0:handle_sigill=0:detect_"
-         "leaks=0:"
-         "allocator_may_return_null=1:max_allocation_size_mb=1024";
+// The handlers below distinguish faults of the program from those of the library. The runtime of the
+// sanitizers finds these functions only if the program exports them.
+#define WEFT_FOR_SANITIZER extern "C" __attribute__((visibility("default")))
+WEFT_FOR_SANITIZER const char* __asan_default_options() {
+  return "exitcode=99:handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigfpe=0:handle_sigill=0:"
+         "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024";
 }
-extern "C" const char* __ubsan_default_options() { return "halt_on_error=1:exitcode=99:print_stacktrace=1"; }
+WEFT_FOR_SANITIZER const char* __ubsan_default_options() {
+  return "halt_on_error=1:exitcode=99:print_stacktrace=1";
+}
+#ifdef __SANITIZE_ADDRESS__
+extern "C" const char* __asan_get_report_description();
+#endif
 
 namespace weft::fuzz {
 namespace {
@@ -88,6 +95,16 @@ void on_fault(int signal, siginfo_t* info, void*) {
   ::_exit(kFinding);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+/// Copies of more memory than the program has: its buffers overlap or end beyond all addresses.
+void on_sanitizer_error() {
+  const std::string_view error = __asan_get_report_description();
+  if (values->is_huge() && (error == "memcpy-param-overlap" || error == "negative-size-param"))
+    ::_exit(kOwnFault);
+  report("report of the sanitizer");
+}
+#endif
+
 void on_alarm(int) {
   const bool may_block = current != nullptr && (current->blocks == Call::Blocks::alone ||
                                                 (current->blocks == Call::Blocks::together && ranks > 1));
@@ -126,7 +143,7 @@ void make_call() {
     set_timers({0, kBlockMicroseconds}, 0);
   else
     set_timers({kHangSeconds, 0}, kHangCpuSeconds);
-  values->begin_call();
+  values->begin_call(current->keeps);
   if (tracing) std::fprintf(stderr, "call %d: %s\n", index_now, current->name);
   const int code = current->make(*values);
   if (tracing) std::fprintf(stderr, "  = %d\n", code);
@@ -272,6 +289,13 @@ int main_of(int argc, char** argv) {
 }
 
 }  // namespace
+#ifdef __SANITIZE_ADDRESS__
+void sanitizer_error() { on_sanitizer_error(); }
+#endif
 }  // namespace weft::fuzz
+
+#ifdef __SANITIZE_ADDRESS__
+WEFT_FOR_SANITIZER void __asan_on_error() { weft::fuzz::sanitizer_error(); }
+#endif
 
 int main(int argc, char** argv) { return weft::fuzz::main_of(argc, argv); }

@@ -18,6 +18,7 @@ constexpr size_t kRange = (kSlots + 64) * kSpacing;  // with a margin for displa
 constexpr size_t kMargin = 32 * kSpacing;
 constexpr uintptr_t kLow = uintptr_t{1} << 40;  // absolute addresses that displacements can make
 constexpr size_t kMaxKept = 24;
+constexpr int64_t kHuge = 1 << 20;  // elements, or extents of them
 
 constexpr int64_t kIntegers[] = {-1,      -2,          -3,      -4,      5,          7,     64,
                                  255,     1000,        4096,    32767,   32768,      65536, 1 << 20,
@@ -52,11 +53,11 @@ Values::Values() {
 }
 
 bool Values::is_own_fault(const void* address, bool no_address) const {
-  if (no_address) return huge_;  // the end of a buffer lies beyond all addresses
+  if (no_address) return drawn_.huge;  // an end of a buffer lies beyond all addresses
   const auto at = reinterpret_cast<uintptr_t>(address), begin = reinterpret_cast<uintptr_t>(range_);
-  if (at >= begin && (huge_ || at < begin + kRange)) return true;
   const bool low = at < kLow || at > UINTPTR_MAX - kLow;
-  return low && (in_place_ || null_buffer_);  // with displacements
+  if (low) return drawn_.in_place || drawn_.null_buffer;  // with displacements
+  return drawn_.huge || (at >= begin && at < begin + kRange);
 }
 
 void* Values::slot() {
@@ -72,10 +73,10 @@ void* Values::slot() {
 void* Values::buffer() {
   switch (draw(24)) {
     case 0:
-      null_buffer_ = true;
+      draw_special(&Drawn::null_buffer);
       return nullptr;
     case 1:
-      in_place_ = true;  // some functions take it for the address 1
+      draw_special(&Drawn::in_place);  // some functions take it for the address 1
       return MPI_IN_PLACE;
     case 2: {
       void* page = slot();  // unaligned
@@ -87,7 +88,7 @@ void* Values::buffer() {
     }
     default: {
       void* page = slot();
-      null_buffer_ = null_buffer_ || page == nullptr;
+      if (page == nullptr) draw_special(&Drawn::null_buffer);
       return page;
     }
   }
@@ -124,6 +125,12 @@ char** Values::strings() {
 }
 
 int64_t Values::number(Integer kind, bool wide) {
+  const int64_t value = choose(kind, wide);
+  if (value >= kHuge || value <= -kHuge) draw_special(&Drawn::huge);
+  return value;
+}
+
+int64_t Values::choose(Integer kind, bool wide) {
   if (kind == Integer::displacement && draw(3) != 0) return kDisplacements[draw(std::size(kDisplacements))];
   if (kind == Integer::number && !numbers_.empty() && draw(2) == 0) return numbers_[draw(numbers_.size())];
   const uint64_t choice = draw(10);
@@ -131,10 +138,7 @@ int64_t Values::number(Integer kind, bool wide) {
   if (choice < 8 || kind == Integer::displacement) return static_cast<int64_t>(draw(4));
   if (kind == Integer::rank && choice == 8) return draw(2) == 0 ? MPI_PROC_NULL : MPI_ANY_SOURCE;
   if (kind == Integer::tag && choice == 8) return MPI_ANY_TAG;
-  if (wide && draw(2) == 0) {
-    huge_ = true;
-    return kWide[draw(std::size(kWide))];
-  }
+  if (wide && draw(2) == 0) return kWide[draw(std::size(kWide))];
   return kIntegers[draw(std::size(kIntegers))];
 }
 

@@ -31,7 +31,7 @@ BLOCKING = set(
     """
 Send Ssend Rsend Bsend Recv Mrecv Probe Mprobe Sendrecv Sendrecv_replace Isendrecv_replace Wait Waitall Waitany Waitsome
 Buffer_detach Buffer_flush Comm_detach_buffer Comm_flush_buffer Session_detach_buffer Session_flush_buffer
-Comm_disconnect Comm_accept Comm_connect Comm_join
+Comm_disconnect Comm_accept Comm_connect Comm_join Win_start Win_complete Win_wait
 """.split()
 )
 BOUNDED = ("DISP", "LOCATION", "OFFSET", "STRIDE")  # of bytes: larger values are addresses of nothing
@@ -58,10 +58,19 @@ def may_block(function):
     name = function.name
     if name.startswith("Intercomm_"):
         return "together"
+    # The initialisation of a persistent collective may wait for the other ranks (MPI 5.0 section 6.13).
     local = name.startswith(("I", "Test", "Info", "Type", "Group", "Attr", "Pready", "Parrived")) or name.endswith(
-        "_init"
+        ("send_init", "recv_init")
     )
     return "together" if function.find("COMMUNICATOR") and not local else "never"
+
+
+def keeps(function):
+    """Whether buffers and numbers of the call are used after it returns."""
+    name = function.name
+    if name.startswith(("Type_", "Win_create", "Win_attach")) or name.endswith(("_begin", "attach", "attach_buffer")):
+        return True
+    return any(p.kind == "REQUEST" and p.is_out for p in function.parameters)
 
 
 def integer_class(parameter):
@@ -85,6 +94,8 @@ def value(parameter, large):
         return f"v.function<{base}>()"
     if kind == "STRING" and parameter.direction == "in":
         return "v.string()"
+    if kind in ("C_BUFFER", "C_BUFFER2", "ATTRIBUTE_VAL", "ATTRIBUTE_VAL_10") and parameter.direction == "out":
+        return "v.slot()"  # the address of a pointer
     if kind in ("BUFFER", "C_BUFFER", "C_BUFFER2", "EXTRA_STATE", "EXTRA_STATE2", "ATTRIBUTE_VAL", "ATTRIBUTE_VAL_10"):
         return "v.buffer()"
     if kind in ("STRING_ARRAY", "ARGUMENT_LIST"):
@@ -137,7 +148,8 @@ def generated(api):
             continue
         name = function.c_name(large)
         text += [f"int fuzz_{name}([[maybe_unused]] Values& v) {{", *body(function, large), "}"]
-        table.append(f'  {{"{name}", fuzz_{name}, Call::Blocks::{may_block(function)}}},')
+        keeping = "true" if keeps(function) else "false"
+        table.append(f'  {{"{name}", fuzz_{name}, Call::Blocks::{may_block(function)}, {keeping}}},')
     text += [
         "}  // namespace",
         "const std::vector<Call>& calls() {",
