@@ -10,7 +10,8 @@ namespace weft::api {
 
 namespace {
 
-/// The libraries on the stack: this one, and the first other one, which called it.
+/// The libraries on the stack: this library, and the first other library but translations of another MPI's
+/// C interface (src/api/compat).
 struct Walk {
   const void* own = nullptr;
   bool fortran = false;
@@ -22,7 +23,10 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* state) {
   if (::dladdr(reinterpret_cast<void*>(_Unwind_GetIP(context)), &info) == 0) return _URC_END_OF_STACK;
   if (walk.own == nullptr) walk.own = info.dli_fbase;
   if (info.dli_fbase == walk.own) return _URC_NO_REASON;
-  walk.fortran = info.dli_fname != nullptr && std::strstr(info.dli_fname, "/libmpi_abi_fortran.") != nullptr;
+  if (info.dli_fname == nullptr) return _URC_END_OF_STACK;
+  if (std::strstr(info.dli_fname, "/compat/libmpi.so.") != nullptr) return _URC_NO_REASON;
+  for (const char* library : {"/libmpi_abi_fortran.", "/compat/libmpi_mpifh.", "/compat/libmpifort."})
+    if (std::strstr(info.dli_fname, library) != nullptr) walk.fortran = true;
   return _URC_END_OF_STACK;
 }
 

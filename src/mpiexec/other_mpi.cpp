@@ -11,7 +11,9 @@ namespace weft::mpiexec {
 namespace {
 
 // Open MPI, Intel MPI and MPICH; MPICH of Debian; Cray MPICH. Weft's library is libmpi_abi.so.
-constexpr std::string_view kLibraries[] = {"libmpi.so.", "libmpich.so.", "libmpi_cray.so.", "libmpi_gnu_"};
+constexpr std::string_view kLibraries[] = {"libmpi.so.",     "libmpich.so.",     "libmpi_cray.so.",
+                                           "libmpi_gnu_",    "libmpi_mpifh.so.", "libmpi_usempi",
+                                           "libmpifort.so.", "libmpichfort.so."};
 
 bool is_other_mpi(std::string_view file) {
   for (const std::string_view library : kLibraries)

@@ -19,7 +19,13 @@ namespace weft::mpiexec {
 
 namespace {
 
-bool is_mpi_symbol(const std::string& name) {
+bool is_fortran(const std::string& library) {
+  return library.find("mpi_mpifh") != std::string::npos || library.find("mpi_usempi") != std::string::npos ||
+         library.find("fort.so") != std::string::npos;
+}
+/// Returns whether a symbol belongs to a library for Fortran, or to one for C.
+bool is_mpi_symbol(const std::string& name, bool fortran) {
+  if (fortran) return (name.starts_with("mpi_") || name.starts_with("pmpi_")) && name.ends_with("_");
   for (const char* prefix : {"MPI_", "PMPI_", "MPIX_", "PMPIX_", "MPIR_", "ompi_", "OMPI_"})
     if (name.starts_with(prefix)) return true;
   return false;
@@ -27,15 +33,15 @@ bool is_mpi_symbol(const std::string& name) {
 
 const char* interface_of(const std::string& library) {
   if (library == "libmpi_abi.so.1") return "the standard ABI";
-  if (library == "libmpi.so.12" || library == "libmpich.so.12") return "MPICH, Intel MPI, MVAPICH";
-  return library == "libmpi.so.40" ? "Open MPI 4 and 5" : "another MPI";
+  if (library.starts_with("libmpi") && library.ends_with(".so.12")) return "MPICH, Intel MPI, MVAPICH";
+  return library.ends_with(".so.40") ? "Open MPI 4 and 5" : "another MPI";
 }
 
 /// Describes the symbols of MPI that `program` imports and `library` lacks.
 void compare_symbols(RunInfo& info, const std::string& program, const std::string& library) {
   std::set<std::string> imported;
   for (const std::string& name : read_symbols(program).imported)
-    if (is_mpi_symbol(name)) imported.insert(name);
+    if (is_mpi_symbol(name, is_fortran(library))) imported.insert(name);
   const std::vector<std::string> names = read_symbols(library).exported;
   const std::set<std::string> exported(names.begin(), names.end());
   std::string missing;

@@ -28,6 +28,7 @@ class Table:
                 if constant not in self.native_handles[c_type]:
                     raise SystemExit(f"bindgen: compat_{name}.json: {constant} is no {c_type}")
         self.sizes, self.aliases, self.addresses = (raw.get(key) for key in ("sizes", "aliases", "addresses"))
+        self.fortran = raw.get("fortran")
         self.version = raw.get("version", (self.native["MPI_VERSION"], self.native["MPI_SUBVERSION"]))
         self.fallbacks, self.own_classes = raw.get("error_fallbacks", {}), raw.get("own_classes", {})
 
@@ -84,7 +85,15 @@ def _objects(table):
     objects += [
         (symbol, table.sizes["MPI_Datatype"], types.get(constant, 0)) for symbol, constant in table.aliases.items()
     ]
-    return [
+    numbers = [
+        "/// A predefined handle: number in Fortran, value in the standard ABI.",
+        "struct FortranNumber {\n  int number, native;\n};",
+    ]
+    for c_type, values in table.native_handles.items():
+        pairs = [f"{{{table.fortran[n]}, {value}}}" for n, value in values.items() if n in table.fortran]
+        tag = c_type[len("MPI_") :].replace("Datatype", "Type")
+        numbers.append(f"inline constexpr FortranNumber k{tag}Numbers[] = {{{', '.join(pairs) or '{-1, 0}'}}};")
+    return numbers + [
         "/// Predefined handles: data symbol, bytes, value in the standard ABI. Of two with the same value, MPI returns the first.",
         "#define WEFT_COMPAT_OBJECTS(X) "
         + " ".join(f"X({symbol}, {size}, {native})" for symbol, size, native in objects),

@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import bodies  # noqa: E402
 import compat  # noqa: E402
+import compat_fortran  # noqa: E402
 import compat_values  # noqa: E402
 import coverage  # noqa: E402
 import fortran  # noqa: E402
@@ -39,6 +40,7 @@ def outputs(out):
     translations = [os.path.join(out, "compat", "native.hpp")]
     for name in COMPAT:
         translations.append(os.path.join(out, "compat", f"{name}_values.hpp"))
+        translations.append(os.path.join(out, "compat", f"fortran_{name}", "mpi.h"))
         translations += [os.path.join(out, "compat", f"{name}_{n:02}.cpp") for n in range(COMPAT_FILES)]
     translations += [os.path.join(out, "fortran", name) for name in ("mpif.h", "mpi.F90", "mpi_f08.F90")]
     translations += [
@@ -103,7 +105,11 @@ def main():
     texts.append(compat.native_header(api))
     for name in COMPAT:
         table = compat_values.Table(api, os.path.join(options.src, "spec"), name)
-        texts += [compat_values.header(table), *compat.files(api, table, COMPAT_FILES)]
+        texts += [
+            compat_values.header(table),
+            compat_fortran.write(api, table),
+            *compat.files(api, table, COMPAT_FILES),
+        ]
     routines = fortran.routines(api)
     texts += [fortran_modules.mpif(api), fortran_modules.module_mpi(api, routines, fortran_f08.module_types())]
     texts.append(fortran_f08.module_f08(api, routines))

@@ -88,7 +88,8 @@ def _tool_types(api):
     return lines
 
 
-def _callbacks(api):
+def callbacks(api):
+    """Types of callbacks, in C."""
     lines = ["", "/* Callback function types */"]
     for callback in api.callbacks:
         for large in callback.widths():
@@ -126,7 +127,7 @@ def _legacy():
 def write(api, implemented):
     """The text of mpi.h; `implemented`: names of the functions that do not raise MPI_ERR_UNSUPPORTED_OPERATION."""
     parts = [TOP.rstrip("\n")]
-    for part in (_handles, _constants, _tool_types, _callbacks, _pointers):
+    for part in (_handles, _constants, _tool_types, callbacks, _pointers):
         parts += part(api)
     parts += _prototypes(api, implemented)
     parts.append(_legacy())

@@ -55,6 +55,7 @@ extern const ForeignTable foreign_table;
 #define WEFT_COMPAT_KIND(tag, type, symbol, native_null) \
   struct tag {                                           \
     using Native = type;                                 \
+    static constexpr auto& kNumbers = k##tag##Numbers;   \
     static Handle foreign_null() { return &(symbol); }   \
     static Native null() { return native_null; }         \
   };
@@ -97,14 +98,46 @@ template <class K>
 inline void release(Handle /*handle*/) {}
 inline void expect_threads() {}
 
-#define WEFT_COMPAT_TOINT(tag, name)                \
-  template <>                                       \
-  inline int handle_to_int<tag>(Handle handle) {    \
-    return native.name##_toint(in<tag>(handle));    \
-  }                                                 \
-  template <>                                       \
-  inline Handle handle_from_int<tag>(int handle) {  \
-    return out<tag>(native.name##_fromint(handle)); \
+/// Numbers of the predefined handles of one kind in Fortran. Other objects have the numbers of the standard
+/// ABI, which are larger.
+template <class K>
+class FortranNumbers {
+ public:
+  constexpr FortranNumbers() {
+    for (int16_t& number : numbers_) number = -1;
+    for (const FortranNumber& entry : K::kNumbers) {
+      if (entry.number < 0) continue;
+      handles_[entry.number] = entry.native;
+      if (numbers_[entry.native] < 0) numbers_[entry.native] = static_cast<int16_t>(entry.number);
+    }
+  }
+  /// The number of a native handle; -1 if it has none.
+  [[nodiscard]] int number(uintptr_t native) const { return native < kNatives ? numbers_[native] : -1; }
+  /// The native handle of a number; 0 if there is none.
+  [[nodiscard]] uintptr_t native(int number) const {
+    return static_cast<unsigned>(number) < kNumbers ? static_cast<uintptr_t>(handles_[number]) : 0;
+  }
+
+ private:
+  static constexpr unsigned kNumbers = 128, kNatives = 800;
+  int handles_[kNumbers] = {};
+  int16_t numbers_[kNatives] = {};
+};
+template <class K>
+inline constexpr FortranNumbers<K> kFortranNumbers{};
+
+#define WEFT_COMPAT_TOINT(tag, name)                                                    \
+  template <>                                                                           \
+  inline int handle_to_int<tag>(Handle handle) {                                        \
+    const tag::Native known = in<tag>(handle);                                          \
+    const int number = kFortranNumbers<tag>.number(reinterpret_cast<uintptr_t>(known)); \
+    return number >= 0 ? number : native.name##_toint(known);                           \
+  }                                                                                     \
+  template <>                                                                           \
+  inline Handle handle_from_int<tag>(int handle) {                                      \
+    const uintptr_t known = kFortranNumbers<tag>.native(handle);                        \
+    if (known != 0) return out<tag>(reinterpret_cast<tag::Native>(known));              \
+    return out<tag>(native.name##_fromint(handle));                                     \
   }
 template <class K>
 int handle_to_int(Handle handle);

@@ -89,18 +89,31 @@ void set_value(Set* set, Handle object, int keyval, MPI_Aint value, int* ierror)
   out_of_memory(ierror);
 }
 
+#ifdef WEFT_FORTRAN_KEYVAL_OFFSET
+constexpr int kKeyvalOffset =
+    WEFT_FORTRAN_KEYVAL_OFFSET;  // keys of predefined attributes: Fortran's minus C's
+#else
+constexpr int kKeyvalOffset = 0;
+#endif
+bool is_predefined(int keyval) {
+  for (const int key :
+       {MPI_TAG_UB, MPI_IO, MPI_HOST, MPI_WTIME_IS_GLOBAL, MPI_APPNUM, MPI_LASTUSEDCODE, MPI_UNIVERSE_SIZE,
+        MPI_WIN_BASE, MPI_WIN_SIZE, MPI_WIN_DISP_UNIT, MPI_WIN_CREATE_FLAVOR, MPI_WIN_MODEL})
+    if (keyval == key) return true;
+  return false;
+}
+
 template <class Get, class Handle, class Value>
 void get_value(Get* get, Handle object, int keyval, Value* value, int* flag, int* ierror) {
   void* stored = nullptr;
+  if (is_predefined(keyval - kKeyvalOffset)) keyval -= kKeyvalOffset;
   const int code = get(object, keyval, &stored, flag);
   set_error(ierror, code);
   if (code != MPI_SUCCESS || *flag == 0) return;
   // Predefined attributes are addresses of integers in C, and integers in Fortran.
-  if (keyval >= MPI_TAG_UB && keyval <= MPI_UNIVERSE_SIZE)
-    *value = *static_cast<int*>(stored);
-  else if (keyval == MPI_WIN_SIZE)
+  if (keyval == MPI_WIN_SIZE)
     *value = static_cast<Value>(*static_cast<MPI_Aint*>(stored));
-  else if (keyval == MPI_WIN_DISP_UNIT || keyval == MPI_WIN_CREATE_FLAVOR || keyval == MPI_WIN_MODEL)
+  else if (is_predefined(keyval) && keyval != MPI_WIN_BASE)
     *value = *static_cast<int*>(stored);
   else
     *value = static_cast<Value>(load(stored));

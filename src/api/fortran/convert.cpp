@@ -8,17 +8,24 @@
 #define WEFT_FORTRAN_DATA __attribute__((visibility("default")))
 
 extern "C" {
+WEFT_FORTRAN_DATA int mpi_fortran_buffer_automatic_ = 0;
+WEFT_FORTRAN_DATA MPI_Status mpi_fortran_f08_status_ignore_ = {}, mpi_fortran_f08_statuses_ignore_ = {};
+#ifdef WEFT_FORTRAN_MPICH
+WEFT_FORTRAN_DATA Mpipriv1 mpipriv1_ = {};
+WEFT_FORTRAN_DATA Mpipriv2 mpipriv2_ = {};
+WEFT_FORTRAN_DATA Mpiprivc mpiprivc_ = {};
+WEFT_FORTRAN_DATA int mpifcmb5_ = 0, mpifcmb9_ = 0;
+#else
 WEFT_FORTRAN_DATA int mpi_fortran_bottom_ = 0;
 WEFT_FORTRAN_DATA int mpi_fortran_in_place_ = 0;
-WEFT_FORTRAN_DATA int mpi_fortran_buffer_automatic_ = 0;
 WEFT_FORTRAN_DATA int mpi_fortran_status_ignore_[MPI_F_STATUS_SIZE] = {};
 WEFT_FORTRAN_DATA int mpi_fortran_statuses_ignore_[MPI_F_STATUS_SIZE] = {};
-WEFT_FORTRAN_DATA MPI_Status mpi_fortran_f08_status_ignore_ = {}, mpi_fortran_f08_statuses_ignore_ = {};
 WEFT_FORTRAN_DATA int mpi_fortran_errcodes_ignore_ = 0;
 WEFT_FORTRAN_DATA int mpi_fortran_unweighted_ = 0;
 WEFT_FORTRAN_DATA int mpi_fortran_weights_empty_ = 0;
 WEFT_FORTRAN_DATA char mpi_fortran_argv_null_ = 0;
 WEFT_FORTRAN_DATA char mpi_fortran_argvs_null_ = 0;
+#endif
 }
 
 namespace weft::fortran {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "api/fortran/addresses.hpp"
+
 /// Defines pmpi_NAME_ and its weak alias mpi_NAME_, the symbols of mpif.h and module mpi.
 #define WEFT_FORTRAN_F90(result, name, parameters)                                    \
   extern "C" __attribute__((visibility("default"))) result pmpi_##name##_ parameters; \
@@ -23,16 +25,6 @@
   extern "C" __attribute__((visibility("default"), weak, alias("pmpi_" #name "_"))) \
   result mpi_##name##_f08_ parameters;                                              \
   WEFT_FORTRAN_F90(result, name, parameters)
-
-// Special addresses: common blocks of mpif.h, variables of the modules. A program with mpif.h defines them
-// too, and the dynamic linker makes both one, so they are never bound inside this library (-Bsymbolic).
-extern "C" {
-extern int mpi_fortran_bottom_, mpi_fortran_in_place_, mpi_fortran_buffer_automatic_;
-extern int mpi_fortran_status_ignore_[MPI_F_STATUS_SIZE], mpi_fortran_statuses_ignore_[MPI_F_STATUS_SIZE];
-extern MPI_Status mpi_fortran_f08_status_ignore_, mpi_fortran_f08_statuses_ignore_;
-extern int mpi_fortran_errcodes_ignore_, mpi_fortran_unweighted_, mpi_fortran_weights_empty_;
-extern char mpi_fortran_argv_null_, mpi_fortran_argvs_null_;
-}
 
 /// Defines the symbols of `name` again as those of `other`.
 #define WEFT_FORTRAN_ALIAS(result, name, other, parameters)                         \
@@ -66,6 +58,16 @@ WEFT_FORTRAN_HANDLE(Win, MPI_Win, Win)
 inline constexpr unsigned kPredefinedEnd =
     4096;  // handles below are their own numbers (MPI 5.0 section 20.3)
 
+#ifdef WEFT_FORTRAN_FOREIGN  // for another MPI's binary interface (src/api/compat)
+template <class K>
+typename K::C in(int number) {
+  return K::from_int(number);
+}
+template <class K>
+int out(typename K::C handle) {
+  return K::to_int(handle);
+}
+#else
 template <class K>
 typename K::C in(int number) {
   if (static_cast<unsigned>(number) < kPredefinedEnd)
@@ -77,6 +79,7 @@ int out(typename K::C handle) {
   const auto value = reinterpret_cast<uintptr_t>(handle);
   return value < kPredefinedEnd ? static_cast<int>(value) : K::to_int(handle);
 }
+#endif
 
 /// Memory for the C handles of an array; short arrays need no allocation.
 template <class K>
@@ -121,7 +124,7 @@ class HandlesOut : public HandleArray<K> {
  public:
   HandlesOut(int* numbers, MPI_Count count) : HandleArray<K>(count), numbers_(numbers) {}
   void finish() {
-    for (size_t i = 0; i < this->size_ && this->data()[i] != nullptr; ++i)
+    for (size_t i = 0; i < this->size_ && this->data()[i] != typename K::C{}; ++i)
       numbers_[i] = out<K>(this->data()[i]);
   }
 
@@ -133,7 +136,9 @@ class HandlesOut : public HandleArray<K> {
 inline void* choice(const void* address) {
   if (address == &mpi_fortran_bottom_) return MPI_BOTTOM;
   if (address == &mpi_fortran_in_place_) return MPI_IN_PLACE;
+#ifdef MPI_BUFFER_AUTOMATIC
   if (address == &mpi_fortran_buffer_automatic_) return MPI_BUFFER_AUTOMATIC;
+#endif
   return const_cast<void*>(address);
 }
 inline MPI_Status* status_out(int* status) {
