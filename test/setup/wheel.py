@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# `make wheels` after `make`: nothing is compiled again, the tag is auditwheel's, and a new virtual environment without a
-# compiler runs mpi4py on four ranks from the two wheels; with gfortran mpifort works in it. Times are CPU times, which
+# `make wheels` after `make`: nothing is compiled again, the tag is auditwheel's, and a new virtual environment without
+# a compiler runs mpi4py on four ranks from the two wheels; with gfortran mpifort works in it. Times are CPU times, which
 # other load hardly changes. With the folder of a built mpi4py as argument, no wheel of mpi4py is built.
 import glob
 import os

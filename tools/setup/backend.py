@@ -20,7 +20,7 @@ BUILD = "build/release"  # build-dir in pyproject.toml
 def kept_configuration():
     """Configures the build folder again as it was, if it was configured."""
     cache = os.path.join(BUILD, "CMakeCache.txt")
-    # scikit-build-core would delete the cache, since its own path is another one each time (pip's isolated environment).
+    # scikit-build-core would delete the cache: its own path is another one each time (pip's isolated environment).
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(BUILD, ".skbuild-info.json"))
     text = None
