@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/trace.hpp"
 #include "core/op.hpp"
 #include "core/remote_memory.hpp"
 #include "device/pinned.hpp"
@@ -88,6 +89,7 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     if (request != nullptr) request->finish();
     return {};
   }
+  trace::annotate({place.bytes, area.rank, -1});
   const auto on_gpu = element_operation(area, place, op.kind, basic_of_target, false);
   const Basic basic = moves ? basic_of_target.value_or(Basic::byte) : *basic_of_target;
   if (place.host != nullptr && place.peer->control != nullptr && area.type.contiguous() &&
@@ -122,15 +124,17 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     in = packed.data();
   }
   if (mapped_gpu) {
-    Operands operands{
-        {in, in == nullptr || in == packed.data() ? device::Memory{} : kind_of(origin)}, {}, {}};
+    Operands operands;
+    operands.origin.address = in;
+    if (in != nullptr && in != packed.data()) operands.origin.memory = kind_of(origin);
     std::vector<std::byte> old;
     const bool packs_result = result != nullptr && !result->type->contiguous();
     if (packs_result) {
       old.resize(place.bytes);
       operands.result.address = old.data();
     } else if (result != nullptr) {
-      operands.result = {static_cast<std::byte*>(result->address), kind_of(*result)};
+      operands.result.address = static_cast<std::byte*>(result->address);
+      operands.result.memory = kind_of(*result, operands.origin.memory);
     }
     WEFT_TRY(accumulate_on_gpu(*on_gpu, area, place, operands));
     if (packs_result) WEFT_TRY(unpack(*result, kind_of(*result), old));
@@ -163,8 +167,9 @@ Status Window::compare_and_swap(const void* origin, const void* compare, void* r
   }
   const auto on_gpu = element_operation(area, place, ReduceOp::replace, basic, true);
   if (on_gpu && launches_on(place)) {
-    const auto operand = [](const p2p::Buffer& buffer) {
-      return Operand{static_cast<std::byte*>(buffer.address), kind_of(buffer)};
+    const device::Memory memory = kind_of(from);
+    const auto operand = [&](const p2p::Buffer& buffer) {
+      return Operand{static_cast<std::byte*>(buffer.address), kind_of(buffer, memory)};
     };
     return accumulate_on_gpu(*on_gpu, area, place, {operand(from), operand(expect), operand(to)});
   }
@@ -268,19 +273,22 @@ std::optional<ElementOperation> Window::element_operation(const Area& area, cons
 
 Status Window::accumulate_on_gpu(const ElementOperation& operation, const Area& area, const Place& place,
                                  Operands operands) {
+  const trace::Range range("rma.accumulate_on_gpu");
   if (instance.failures.failed(place.peer->process)) return instance.failures.error_of(place.peer->process);
   const device::Memory& there = place.target->memory();
-  std::vector<GpuRun> runs;
-  datatype::for_each_run(area.type, area.count, 0, static_cast<int64_t>(place.bytes),
-                         [&](int64_t displacement, int64_t length) {
-                           runs.push_back({reinterpret_cast<uint64_t>(place.target->direct()) + place.offset +
-                                               static_cast<uint64_t>(displacement),
-                                           static_cast<uint64_t>(length)});
-                           return true;
-                         });
+  const uint64_t start = reinterpret_cast<uint64_t>(place.target->direct()) + place.offset;
+  const GpuRun whole{start, place.bytes};
+  std::vector<GpuRun> several;
+  if (!area.type.contiguous())
+    datatype::for_each_run(
+        area.type, area.count, 0, static_cast<int64_t>(place.bytes),
+        [&](int64_t displacement, int64_t length) {
+          several.push_back({start + static_cast<uint64_t>(displacement), static_cast<uint64_t>(length)});
+          return true;
+        });
   device::PinnedBuffer pinned;
   Status outcome;
-  if (staged_operands(operands, operation.size, there) != 0)
+  if (mark_staged(operands, operation.size, there) != 0)
     core::wait_until(instance, [&] {  // while all staging memory is in use
       auto leased = device::lease_pinned(there);
       if (leased)
@@ -290,6 +298,8 @@ Status Window::accumulate_on_gpu(const ElementOperation& operation, const Area& 
       return pinned || !outcome.ok();
     });
   WEFT_TRY(std::move(outcome));
+  const auto runs =
+      area.type.contiguous() ? std::span<const GpuRun>(&whole, 1) : std::span<const GpuRun>(several);
   return accumulate_atomically(operation, there, runs, operands, pinned);
 }
 

@@ -8,44 +8,63 @@
 
 namespace weft::rma {
 
-/// Valid when zeroed. Followed by one counter for each rank: post_count().
+/// Valid when zeroed. Followed by the words of each rank: of().
 struct Control {
   static constexpr uint32_t kExclusive = 1u << 31;
 
-  alignas(64) std::atomic<uint32_t> lock;        ///< kExclusive, or the number of shared locks
-  std::atomic<int32_t> holder;                   ///< 1 + rank that holds or last held it exclusively
-  alignas(64) std::atomic<uint32_t> accumulate;  ///< 1: a process executes an accumulate operation
+  alignas(64) std::atomic<uint32_t> lock;        ///< kExclusive + rank, or the number of shared locks
+  alignas(64) std::atomic<uint32_t> accumulate;  ///< 1 + rank that executes an accumulate operation; 0: none
   alignas(64) std::atomic<uint32_t> completes;   ///< number of MPI_Win_complete calls for this process
   std::atomic<uint32_t> version;                 ///< changes with the memory attached to a dynamic window
 
-  /// Number of MPI_Win_post calls of `rank` that allow this process to access its memory.
-  [[nodiscard]] std::atomic<uint32_t>& post_count(int rank) {
-    return reinterpret_cast<std::atomic<uint32_t>*>(this + 1)[rank];
-  }
+  /// Words of one rank.
+  struct OfRank {
+    std::atomic<uint32_t> posts;   ///< MPI_Win_post calls that allow this process to access its memory
+    std::atomic<uint32_t> shared;  ///< 1: the rank holds a shared lock
+  };
+  [[nodiscard]] OfRank& of(int rank) { return reinterpret_cast<OfRank*>(this + 1)[rank]; }
   [[nodiscard]] static size_t bytes(int ranks) {
-    return sizeof(Control) + static_cast<size_t>(ranks) * sizeof(std::atomic<uint32_t>);
+    return sizeof(Control) + static_cast<size_t>(ranks) * sizeof(OfRank);
   }
 
   /// `rank`: of the process that gets the lock.
   [[nodiscard]] bool try_lock(bool exclusive, int rank) {
     uint32_t held = lock.load(std::memory_order_relaxed);
-    if (exclusive) {
-      if (held != 0 || !lock.compare_exchange_strong(held, kExclusive)) return false;
-      holder.store(rank + 1, std::memory_order_relaxed);
-      return true;
-    }
+    if (exclusive) return held == 0 && lock.compare_exchange_strong(held, kExclusive + number(rank));
     while (held < kExclusive - 1)
-      if (lock.compare_exchange_weak(held, held + 1)) return true;
+      if (lock.compare_exchange_weak(held, held + 1)) {
+        of(rank).shared.store(1, std::memory_order_relaxed);
+        return true;
+      }
     return false;
   }
-  void unlock(bool exclusive) {
-    if (exclusive)
-      lock.store(0, std::memory_order_release);
-    else
-      lock.fetch_sub(1, std::memory_order_release);
+  void unlock(bool exclusive, int rank) {
+    if (exclusive) return lock.store(0, std::memory_order_release);
+    of(rank).shared.store(0, std::memory_order_relaxed);
+    lock.fetch_sub(1, std::memory_order_release);
   }
-  [[nodiscard]] bool try_accumulate() { return accumulate.exchange(1, std::memory_order_acquire) == 0; }
+  /// The rank that holds the lock exclusively; -1: none.
+  [[nodiscard]] int holder() const {
+    const uint32_t held = lock.load(std::memory_order_relaxed);
+    return held >= kExclusive ? static_cast<int>(held - kExclusive) : -1;
+  }
+  [[nodiscard]] bool try_accumulate(int rank) {
+    uint32_t nobody = 0;
+    return accumulate.compare_exchange_strong(nobody, number(rank) + 1, std::memory_order_acquire);
+  }
   void end_accumulate() { accumulate.store(0, std::memory_order_release); }
+  /// Releases the locks of a rank whose process has ended. Several processes may do so, any number of times.
+  /// A process killed between the two steps of a shared lock leaves it behind.
+  void release_all_of(int rank) {
+    uint32_t theirs = kExclusive + number(rank);
+    lock.compare_exchange_strong(theirs, 0);
+    if (of(rank).shared.exchange(0) != 0) lock.fetch_sub(1, std::memory_order_release);
+    theirs = number(rank) + 1;
+    accumulate.compare_exchange_strong(theirs, 0);
+  }
+
+ private:
+  [[nodiscard]] static uint32_t number(int rank) { return static_cast<uint32_t>(rank); }
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 

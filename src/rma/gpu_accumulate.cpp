@@ -13,10 +13,8 @@ namespace {
 using datatype::ReduceOp;
 using device::kernel::Accumulate;
 
-bool staged(const Operand& operand, uint32_t size, const device::Memory& target) {
-  return operand.address != nullptr &&
-         (reinterpret_cast<uintptr_t>(operand.address) % size != 0 || !operand.memory.known_to_driver() ||
-          !device::can_access(target, operand.memory));
+bool misplaced(const Operand& operand, uint32_t size) {
+  return reinterpret_cast<uintptr_t>(operand.address) % size != 0 || !operand.memory.known_to_driver();
 }
 
 /// Calls launch(run, blocks, stride) for the target bytes [at, at + n) of the packed stream, with runs of
@@ -68,10 +66,21 @@ std::optional<ElementOperation> ElementOperation::of(ReduceOp op, datatype::Basi
   return operation;
 }
 
-int staged_operands(const Operands& operands, uint32_t size, const device::Memory& target) {
-  return static_cast<int>(staged(operands.origin, size, target)) +
-         static_cast<int>(staged(operands.compare, size, target)) +
-         static_cast<int>(staged(operands.result, size, target));
+int mark_staged(Operands& operands, uint32_t size, const device::Memory& target) {
+  int count = 0;
+  const device::Memory* accessible = nullptr;  // operands usually share an allocation
+  for (Operand* operand : {&operands.origin, &operands.compare, &operands.result}) {
+    if (operand->address == nullptr) continue;
+    operand->staged = misplaced(*operand, size);
+    if (!operand->staged && (accessible == nullptr || accessible->base != operand->memory.base ||
+                             accessible->buffer_id != operand->memory.buffer_id))
+      operand->staged = !device::can_access(target, operand->memory);
+    if (operand->staged)
+      ++count;
+    else
+      accessible = &operand->memory;
+  }
+  return count;
 }
 
 Status accumulate_atomically(const ElementOperation& operation, const device::Memory& target,
@@ -82,12 +91,15 @@ Status accumulate_atomically(const ElementOperation& operation, const device::Me
     WEFT_ASSERT(run.address % operation.size == 0 && run.length % operation.size == 0);
     total += run.length;
   }
-  const int stages = staged_operands(operands, operation.size, target);
+  for (const Operand* operand : {&operands.origin, &operands.compare, &operands.result})
+    WEFT_ASSERT(operand->address == nullptr || operand->staged || operand->memory.known_to_driver());
+  const int stages = static_cast<int>(operands.origin.staged) + static_cast<int>(operands.compare.staged) +
+                     static_cast<int>(operands.result.staged);
   WEFT_ASSERT(stages == 0 || pinned);
   const uint64_t part = stages == 0 ? total : pinned.size() / static_cast<unsigned>(stages) / 16 * 16;
   auto* next = stages == 0 ? nullptr : reinterpret_cast<std::byte*>(pinned.data());
   const auto place = [&](const Operand& operand) -> std::byte* {
-    if (!staged(operand, operation.size, target)) return nullptr;
+    if (!operand.staged) return nullptr;
     std::byte* const mine = next;
     next += part;
     return mine;

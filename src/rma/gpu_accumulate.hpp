@@ -36,6 +36,7 @@ struct GpuRun {
 struct Operand {
   std::byte* address = nullptr;
   device::Memory memory;
+  bool staged = false;  ///< by mark_staged()
 };
 
 /// All operands of an operation. Operands that the GPU cannot access are staged.
@@ -43,10 +44,11 @@ struct Operands {
   Operand origin, compare, result;
 };
 
-/// Number of the operands that have to be staged.
-[[nodiscard]] int staged_operands(const Operands& operands, uint32_t size, const device::Memory& target);
+/// Marks the operands that have to be staged for elements of `size` bytes; returns their number.
+[[nodiscard]] int mark_staged(Operands& operands, uint32_t size, const device::Memory& target);
 
 /// Executes the operation and waits for its end. `pinned`: memory for the staged operands, if there are any.
+/// Precondition: mark_staged().
 [[nodiscard]] Status accumulate_atomically(const ElementOperation& operation, const device::Memory& target,
                                            std::span<const GpuRun> runs, const Operands& operands,
                                            const device::PinnedBuffer& pinned);

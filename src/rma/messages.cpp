@@ -147,16 +147,16 @@ void Messages::on_sync(core::ProcessId source, const SyncMessage& message) {
       break;
     }
     case Sync::unlock_shared:
-      control.unlock(false);
+      control.unlock(false, rank);
       break;
     case Sync::unlock_exclusive:
-      control.unlock(true);
+      control.unlock(true, rank);
       break;
     case Sync::granted:
       window->peers[static_cast<size_t>(rank)].granted = true;
       break;
     case Sync::post:
-      control.post_count(rank).fetch_add(1);
+      control.of(rank).posts.fetch_add(1);
       break;
     case Sync::complete:
       control.completes.fetch_add(1);
@@ -292,6 +292,7 @@ Result<bool> execute_on_gpu(Window& window, const std::vector<Run>& runs,
   Operands operands{{origin, {}}, {}, {old.data(), {}}};
   if (operation->kind == AtomicKind::fetch) operands.origin = {};
   if (operation->kind == AtomicKind::compare_swap) operands.compare = {origin + bytes, {}};
+  (void)mark_staged(operands, operation->size, memory->memory);
   WEFT_TRY(accumulate_atomically(*operation, memory->memory, gpu_runs, operands, *pinned));
   return true;
 }
@@ -327,7 +328,7 @@ bool Messages::execute(core::ProcessId source, const std::byte* bytes, size_t si
   std::vector<std::byte> stream(message.bytes), answer;
   const auto on_gpu = execute_on_gpu(*window, runs, ElementOperation::of(op, basic, swap), in, stream);
   if (!on_gpu && on_gpu.error().code() == Errc::again) return false;
-  if (on_gpu && !*on_gpu && !window->control->try_accumulate()) return false;
+  if (on_gpu && !*on_gpu && !window->control->try_accumulate(window->comm->rank())) return false;
   Status done = on_gpu ? Status() : Status(on_gpu.error().copy());
   if (on_gpu && *on_gpu && message.fetch != 0) answer = stream;
   const bool locked = on_gpu && !*on_gpu;
@@ -388,6 +389,7 @@ void Messages::lost(core::ProcessId process, const Error& why) {
     }
   }
   std::erase_if(deferred_, [&](const Queued& message) { return message.to == process; });
+  for (const auto& [id, window] : windows_) window->release_locks_of(process);
 }
 
 }  // namespace weft::rma

@@ -12,6 +12,8 @@
 namespace weft::rma {
 namespace {
 
+constexpr int kDirectPolls = 200;  // rounds of about 30 ns before a flush makes progress on everything
+
 /// Wakes a process that sleeps in a wait for its control block.
 void notify(core::Instance& instance, core::ProcessId process) {
   if (instance.shm != nullptr && process != instance.self) instance.shm->notify(process);
@@ -86,7 +88,7 @@ Status Window::post(const core::Group& group, int assertion) {
   for (const int rank : *ranks) {
     Peer& peer = peers[static_cast<size_t>(rank)];
     if (peer.control != nullptr) {
-      peer.control->post_count(comm->rank()).fetch_add(1);
+      peer.control->of(comm->rank()).posts.fetch_add(1);
       notify(instance, peer.process);
     } else {
       Messages::of(instance).send_sync(*this, peer, Sync::post);
@@ -105,7 +107,7 @@ Status Window::start(const core::Group& group, int assertion) {
   for (const int rank : *ranks) {
     Peer& peer = peers[static_cast<size_t>(rank)];
     WEFT_TRY(
-        wait_for([&] { return control->post_count(rank).load(std::memory_order_acquire) != peer.posts_seen; },
+        wait_for([&] { return control->of(rank).posts.load(std::memory_order_acquire) != peer.posts_seen; },
                  {wait_table::What::window_post, rank}));
     ++peer.posts_seen;
   }
@@ -153,29 +155,41 @@ Result<bool> Window::wait(bool block) {
   return true;
 }
 
+Status Window::check_target(const Peer& peer) {
+  if (instance.failures.revoked(*comm)) return core::FailureDetector::revoked_error(*comm);
+  return instance.failures.failed(peer.process) ? Status(instance.failures.error_of(peer.process)) : Status();
+}
+
+void Window::release_locks_of(core::ProcessId process) {
+  const int rank = rank_of(process);
+  if (rank < 0) return;
+  for (const Peer& peer : peers)
+    if (peer.control != nullptr) peer.control->release_all_of(rank);
+}
+
 Status Window::acquire(Peer& peer, int rank, Lock kind, bool check) {
   if (peer.lock != Lock::none)
     return error(ErrorClass::sync, "rank " + std::to_string(rank) + " is locked: call MPI_Win_unlock first");
   const bool exclusive = kind == Lock::exclusive;
+  if (instance.failures.changes() != 0) WEFT_TRY(check_target(peer));
   if (check) {
     core::Operands event{wait_table::What::window_lock, -1, rank};
     if (peer.control != nullptr) {
-      WEFT_TRY(wait_for(
+      WEFT_TRY(wait_for_target(
           [&] {
             Control& theirs = *peer.control;
             if (theirs.try_lock(exclusive, comm->rank())) [[likely]]
               return true;
             const uint32_t held = theirs.lock.load(std::memory_order_relaxed);
-            const bool exclusively = held == Control::kExclusive;
-            event.rank = exclusively ? theirs.holder.load(std::memory_order_relaxed) - 1 : -1;
-            event.count = exclusively ? 0 : held;
+            event.rank = theirs.holder();
+            event.count = held >= Control::kExclusive ? 0 : held;
             return false;
           },
-          event));
+          peer, event));
     } else {
       peer.granted = false;
       Messages::of(instance).send_sync(*this, peer, exclusive ? Sync::lock_exclusive : Sync::lock_shared);
-      WEFT_TRY(wait_for([&] { return peer.granted; }, event));
+      WEFT_TRY(wait_for_target([&] { return peer.granted; }, peer, event));
     }
   }
   peer.lock = kind;
@@ -188,7 +202,7 @@ void Window::release_lock(Peer& peer) {
   peer.lock = Lock::none;
   if (!peer.checked) return;
   if (peer.control != nullptr) {
-    peer.control->unlock(exclusive);
+    peer.control->unlock(exclusive, comm->rank());
     notify(instance, peer.process);
   } else {
     Messages::of(instance).send_sync(*this, peer, exclusive ? Sync::unlock_exclusive : Sync::unlock_shared);
@@ -223,8 +237,12 @@ Status Window::lock_all(int assertion) {
   WEFT_TRY(check_assertion(assertion, kNoCheck));
   if (locks_ != 0) return error(ErrorClass::sync, "an access epoch of MPI_Win_lock is open: end it first");
   WEFT_TRY(open_access("MPI_Win_lock_all"));
-  for (size_t i = 0; i < peers.size(); ++i)
-    WEFT_TRY(acquire(peers[i], static_cast<int>(i), Lock::shared, (assertion & kNoCheck) == 0));
+  for (size_t i = 0; i < peers.size(); ++i) {
+    Status locked = acquire(peers[i], static_cast<int>(i), Lock::shared, (assertion & kNoCheck) == 0);
+    if (locked.ok()) continue;
+    while (i-- > 0) release_lock(peers[i]);
+    return locked;
+  }
   lock_all_ = access_all_ = true;
   return {};
 }
@@ -260,6 +278,10 @@ Status Window::flush_peer(Peer& peer) {
       if (region.target->pending() != 0) return true;
     return false;
   };
+  // The resident kernel copies within microseconds, in which rounds of full progress are long.
+  if (peer.memory != nullptr)
+    for (int i = 0; i < kDirectPolls && peer.memory->pending() != 0 && rma().kernels_copy(); ++i)
+      rma().poll_copies();
   if (pending()) [[unlikely]] {
     const core::Operands event = operations_at(peer);
     core::wait_until(instance, [&] { return !pending(); },
@@ -298,10 +320,11 @@ Status Window::flush_all() {
 Status Window::begin_accumulate(const Peer& peer) {
   constexpr int kTries = 64;
   Control& target = *peer.control;
+  const int rank = comm->rank();
   for (int i = 0; i < kTries; ++i)
-    if (target.try_accumulate()) [[likely]]
+    if (target.try_accumulate(rank)) [[likely]]
       return {};
-  return wait_for([&] { return target.try_accumulate(); }, operations_at(peer));
+  return wait_for_target([&] { return target.try_accumulate(rank); }, peer, operations_at(peer));
 }
 
 }  // namespace weft::rma

@@ -92,6 +92,15 @@ struct OwnMemory {
                                                   static_cast<uintptr_t>(buffer.type->true_lb())));
 }
 
+/// The same for another buffer of the call: no query of the driver if it lies in the GPU memory `known`.
+[[nodiscard]] inline device::Memory kind_of(const p2p::Buffer& buffer, const device::Memory& known) {
+  const auto* const first = static_cast<const std::byte*>(buffer.address) + buffer.type->true_lb();
+  if (known.on_device() && buffer.type->contiguous() &&
+      known.covers(first, static_cast<size_t>(buffer.count * buffer.type->size())))
+    return known;
+  return kind_of(buffer);
+}
+
 /// Target arguments of an operation.
 struct Area {
   int rank;
@@ -229,6 +238,22 @@ class Window final : public core::Counted {
                      {nullptr, &event, comm.get()});
     return reached ? Status() : instance.failures.check(*comm);
   }
+  /// The same, but other processes than the target may have failed: the locks that they held are released.
+  template <class Done>
+  [[nodiscard]] Status wait_for_target(Done&& done, const Peer& peer, const core::Operands& event) {
+    bool reached = false;
+    Status outcome;
+    core::wait_until(instance,
+                     [&] {
+                       reached = done();
+                       if (!reached && instance.failures.changes() != 0) outcome = check_target(peer);
+                       return reached || !outcome.ok();
+                     },
+                     {nullptr, &event, comm.get()});
+    return reached ? Status() : std::move(outcome);
+  }
+  /// Releases the locks that a failed process held on memory of this host's processes.
+  void release_locks_of(core::ProcessId process);
   /// The event of a wait for operations on a peer.
   [[nodiscard]] core::Operands operations_at(const Peer& peer) const {
     return {wait_table::What::window_operations, static_cast<int>(&peer - peers.data())};
@@ -285,6 +310,8 @@ class Window final : public core::Counted {
   void drop_regions(Peer& peer);
   [[nodiscard]] Status check_rank(const char* argument, int rank) const;
   [[nodiscard]] Error no_epoch(int rank) const;
+  /// Errc::revoked, or Errc::proc_aborted if the peer has failed.
+  [[nodiscard]] Status check_target(const Peer& peer);
 
   [[nodiscard]] Status move(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
                             const device::Memory& memory, WindowRequest* request);

@@ -136,6 +136,43 @@ void windows() {
   MPI_Group_free(&failed);
 }
 
+/// A process dies with an exclusive lock on rank 0, a shared lock on rank 2 and ones on itself; the others
+/// get these locks, but not that of the dead process.
+void locks() {
+  MPI_Win win;
+  int* base = nullptr;
+  const int dead = 1;
+  MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, comm, &base, &win);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  *base = 0;
+  MPI_Barrier(comm);
+  if (rank == dead) {
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+    MPI_Win_lock(MPI_LOCK_SHARED, 2, 0, win);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, dead, 0, win);
+  }
+  MPI_Barrier(comm);
+  if (rank == dead) usleep(50'000);  // the others wait
+  die_if(dead);
+  for (const int target : {0, 2}) {
+    const int one = 1;
+    expect_class(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, win), MPI_SUCCESS, "lock");
+    expect_class(MPI_Accumulate(&one, 1, MPI_INT, target, 0, 1, MPI_INT, MPI_SUM, win), MPI_SUCCESS,
+                 "accumulate");
+    expect_class(MPI_Win_unlock(target, win), MPI_SUCCESS, "unlock");
+  }
+  expect_class(MPI_Barrier(comm), MPIX_ERR_PROC_FAILED, "barrier");  // everybody knows now
+  expect_class(MPI_Win_lock(MPI_LOCK_SHARED, dead, 0, win), MPIX_ERR_PROC_FAILED, "lock of the dead process");
+  expect_class(MPI_Win_lock_all(0, win), MPIX_ERR_PROC_FAILED, "lock_all with a dead process");
+  MPI_Comm living;
+  MPIX_Comm_shrink(comm, &living);
+  MPI_Barrier(living);
+  MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win);
+  if (rank == 0 || rank == 2) expect(*base == size - 1, "sum of the survivors");
+  MPI_Win_unlock(rank, win);
+  MPI_Comm_free(&living);
+}
+
 /// Both sides of an intercommunicator go on without the dead process.
 void inter() {
   MPI_Comm half, both, smaller;
@@ -201,7 +238,7 @@ int main(int argc, char** argv) {
     void (*run)();
   } cases[] = {
       {"any_source", any_source}, {"acknowledge", acknowledge}, {"stopped", stopped}, {"windows", windows},
-      {"inter", inter},           {"detection", detection},     {"two", two}};
+      {"inter", inter},           {"detection", detection},     {"two", two},         {"locks", locks}};
   for (const auto& one : cases)
     if (what == one.name) one.run();
   if (wrong == 0) std::printf("good rank %d\n", rank);

@@ -13,10 +13,11 @@ OPTIONS = ("--continue-on-failure", "--enable-recovery", "--with-ft=ulfm")
 
 
 class Survivors(unittest.TestCase):
-    def check(self, case, ranks=4, dead=1, option=OPTIONS[0]):
+    def check(self, case, ranks=4, dead=1, option=OPTIONS[0], variables=None):
         mark = Mark()
         arguments = option.split("=")
-        status, output, errors = run(*arguments, "-n", ranks, PROGRAM, case, variables=mark.variables, timeout=60)
+        status, output, errors = run(*arguments, "-n", ranks, PROGRAM, case, variables={**mark.variables, **(variables or {})},
+                                     timeout=60)  # fmt: skip
         self.assertEqual(output.count("good rank"), ranks - dead, output + errors)
         self.assertEqual(status, 137 if dead else 0, errors)
         self.assertEqual(mark.processes(), [])
@@ -37,6 +38,10 @@ class Survivors(unittest.TestCase):
 
     def test_window(self):
         self.check("windows")
+
+    def test_locks_of_a_window(self):
+        for variables in ({}, {"WEFT_SHM_SINGLE_COPY": "off"}):
+            self.check("locks", variables=variables)
 
     def test_intercommunicator(self):
         self.check("inter")

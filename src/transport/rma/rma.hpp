@@ -129,6 +129,12 @@ class Rma {
 
   /// Progresses copies and messages; the owner also polls the transports. Returns whether anything moved.
   bool poll();
+  /// Whether a poll of device copies costs no call of the driver: kernels execute them.
+  [[nodiscard]] bool kernels_copy() const {
+    return collected_.count != 0 || (!copying_.empty() && !copying_.back().ticket.on_copy_engine());
+  }
+  /// Progresses device copies only.
+  bool poll_copies();
   /// Whether no operation is in flight and no get of a peer is being served.
   [[nodiscard]] bool idle() const { return slab_.live() == 0 && serving_.empty(); }
   /// Fails the operations of a lost peer, after the network has failed its own.
@@ -195,7 +201,6 @@ class Rma {
   void collect(Operation& operation);
   void submit_collected();
   void submit_batch(CopyBatch& batch);
-  bool poll_copies();
 
   // message.cpp
   void register_handlers();
