@@ -54,6 +54,12 @@ int MPIX_Explain_collective(const char* query, char* text, int size, int* length
 /* Describes how data reaches a file, as JSON. query: "kind=cuda path=/scratch/out"; kinds: host, cuda. The
    file may be absent; it is not created. Errors, size and length as above. */
 int MPIX_Explain_file(const char* query, char* text, int size, int* length);
+/* Describes how one-sided operations of up to `bytes` bytes on a process of this host are executed, as JSON.
+   query: "what=put kind=cuda to=cuda window=create bytes=8"; what: put, get, accumulate, get_accumulate,
+   fetch_and_op, compare_and_swap; kinds as for MPIX_Explain_send, of the origin buffer and of the window
+   (to); window: create, or allocate, which is also memory of MPI_Alloc_mem. Errors, size and length as
+   above. */
+int MPIX_Explain_window(const char* query, char* text, int size, int* length);
 
 /* Fault tolerance: User-Level Failure Mitigation as the MPI Forum proposes it; see docs/fault-tolerance.md.
    Jobs of mpiexec --continue-on-failure go on when a process ends; in other jobs the launcher ends them. */
@@ -295,6 +301,7 @@ int PMPIX_Describe_paths(char* text, int size, int* length);
 int PMPIX_Explain_send(const char* query, char* text, int size, int* length);
 int PMPIX_Explain_collective(const char* query, char* text, int size, int* length);
 int PMPIX_Explain_file(const char* query, char* text, int size, int* length);
+int PMPIX_Explain_window(const char* query, char* text, int size, int* length);
 int PMPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int value_size);
 int PMPIX_Stream_create(MPI_Info info, MPIX_Stream* stream);
 int PMPIX_Stream_free(MPIX_Stream* stream);

@@ -32,6 +32,11 @@ class Outcome(namedtuple("Outcome", "status signal timed_out out err")):
             return "it crashed (%s)" % self.signal
         return "exit status %d%s" % (self.status, ": " + line if line else "")
 
+    def slow_paths(self):
+        """Returns the distinct slow path reports of the library's log, without the rank prefix."""
+        found = [line[line.index("slow path") :] for line in self.err.splitlines() if "slow path" in line]
+        return list(dict.fromkeys(found))
+
     def error_line(self):
         """Returns the most informative line of standard error, at most 200 characters."""
         lines = [line.strip() for line in self.err.splitlines() if any(c.isalpha() for c in line)]

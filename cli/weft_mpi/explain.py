@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft explain: prints the protocols of messages and the paths of collectives and of file accesses on this machine, as
-# selected by the library.
+# weft explain: prints the protocols of messages and the paths of collectives, one-sided operations and file accesses on
+# this machine, as selected by the library.
 import argparse
 import ctypes
 import json
@@ -12,6 +12,7 @@ from weft_mpi import prefix
 KINDS = ("host", "pinned", "cuda", "mapped", "pool", "managed")
 SUFFIX = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 COLLECTIVES = "allreduce reduce bcast scan exscan allgather alltoall gather scatter reduce_scatter_block".split()
+ONE_SIDED = "put get accumulate get_accumulate fetch_and_op compare_and_swap".split()
 FORMS = {
     "parts": "two-shot: reduce-scatter, then allgather",
     "whole vectors": "one-shot: every rank reads and combines all vectors",
@@ -46,13 +47,14 @@ def add_parser(subparsers):
     """Adds the command's parser."""
     parser = subparsers.add_parser(
         "explain",
-        help="print the protocols of messages and the paths of collectives and files",
-        description="Prints, for each size, the protocol of a message between two processes of this host, or the path"
-        " of a collective among ranks of this host with one GPU each. The prediction ignores conditions known only at"
-        " run time: failed access probes, exhausted credit, different memory kinds on other ranks. For a file: how data of"
-        " this memory kind reaches it.",
+        help="print the protocols of messages and the paths of collectives, one-sided operations and files",
+        description="Prints, for each size, the protocol of a message between two processes of this host, the path of a"
+        " one-sided operation, or the path of a collective among ranks of this host with one GPU each. The prediction"
+        " ignores conditions known only at run time: failed access probes, exhausted credit, different memory kinds on"
+        " other ranks. For a file: how data of this memory kind reaches it.",
     )
-    parser.add_argument("what", choices=("send", "file", *COLLECTIVES), help="a message (send), a file or a collective")
+    parser.add_argument("what", choices=("send", "file", *COLLECTIVES, *ONE_SIDED),
+                        help="a message (send), a file, a collective or a one-sided operation")  # fmt: skip
     parser.add_argument("path", nargs="?", help="the file of `weft explain file`, which need not exist")
     parser.add_argument(
         "--kind",
@@ -61,7 +63,13 @@ def add_parser(subparsers):
         help="memory kind of the sender, or of all ranks (cuda); mapped: cuMemMap memory, shared by file descriptor",
     )
     parser.add_argument("--ranks", type=int, default=2, help="number of ranks of a collective (2)")
-    parser.add_argument("--to", choices=KINDS, help="memory kind of the receiver (as --kind)")
+    parser.add_argument("--to", choices=KINDS, help="memory kind of the receiver, or of the window (as --kind)")
+    parser.add_argument(
+        "--window",
+        choices=("create", "allocate"),
+        default="allocate",
+        help="one-sided operations: window of MPI_Win_create, or memory of MPI_Win_allocate or MPI_Alloc_mem (allocate)",
+    )
     parser.add_argument("--bytes", type=size, default=64 << 20, help="largest size, such as 1M (64M)")
     parser.add_argument("--block", type=size, help="strided message: bytes of each contiguous block of the sender")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -93,9 +101,14 @@ def run(arguments):
     if arguments.path is not None:
         print("weft explain: a path needs `weft explain file`", file=sys.stderr)
         return 2
-    collective = arguments.what != "send"
+    collective = arguments.what in COLLECTIVES
     function = "MPIX_Explain_collective" if collective else "MPIX_Explain_send"
-    if collective:
+    table = collective_lines if collective else lines
+    if arguments.what in ONE_SIDED:
+        function, table = "MPIX_Explain_window", window_lines
+        facts = (arguments.what, arguments.kind, arguments.to or arguments.kind, arguments.window)
+        query = "what=%s kind=%s to=%s window=%s" % facts
+    elif collective:
         query = "what=%s ranks=%d kind=%s" % (arguments.what, arguments.ranks, arguments.kind)
     else:
         query = "kind=%s to=%s" % (arguments.kind, arguments.to or arguments.kind)
@@ -108,7 +121,7 @@ def run(arguments):
     if arguments.json:
         print(json.dumps(facts, indent=2))
     else:
-        print("\n".join(collective_lines(facts) if collective else lines(facts)))
+        print("\n".join(table(facts)))
     return 0
 
 
@@ -167,6 +180,27 @@ def lines(facts):
 
     for sizes, (protocol, by) in grouped(facts["rows"], path):
         yield "%-14s %-12s %s" % (sizes, protocol, PROTOCOLS[protocol] + by)
+
+
+def window_lines(facts):
+    """Yields the lines of the table of a one-sided operation."""
+    names = (facts["what"], facts["kind"], facts["to"], facts["window"])
+    yield "MPI_%s: origin in %s memory, %s memory of another process of this host, window of MPI_Win_%s" % (
+        names[0].capitalize(), *names[1:])  # fmt: skip
+    if facts["no_gpu"]:
+        yield "no usable GPU: " + facts["no_gpu"]
+    for sizes, text in grouped(facts["rows"], window_path):
+        yield "%-14s %s" % (sizes, text)
+
+
+def window_path(row):
+    """Describes the path of a one-sided operation in one line."""
+    text = "%-12s %s" % (row["path"], row["by"])
+    if row["resident_kernel"]:
+        text += "; in quick succession the resident kernel"
+    if row["reason"]:
+        text += " (%s)" % row["reason"]
+    return text + ("" if row["target_progress"] else "; the target need not call MPI")
 
 
 def grouped(rows, key_of_row):

@@ -17,6 +17,7 @@
 #include "device/memory.hpp"
 #include "io/file/explain.hpp"
 #include "p2p/p2p.hpp"
+#include "rma/explain.hpp"
 
 namespace {
 
@@ -118,5 +119,10 @@ WEFT_EXPORT int PMPIX_Explain_file(const char* query, char* text, int size, int*
   return explain(weft::io::explain, query, text, size, length);
 }
 WEFT_ALIAS(MPIX_Explain_file, (const char* query, char* text, int size, int* length));
+
+WEFT_EXPORT int PMPIX_Explain_window(const char* query, char* text, int size, int* length) {
+  return explain(weft::rma::explain, query, text, size, length);
+}
+WEFT_ALIAS(MPIX_Explain_window, (const char* query, char* text, int size, int* length));
 
 }  // extern "C"

@@ -41,6 +41,13 @@ enum class Initialise { no, yes };
 [[nodiscard]] Result<Uuid> uuid_of(int ordinal);
 /// Ordinal of a device in this process; Errc::unsupported if the device is not visible.
 [[nodiscard]] Result<int> find_device(const Uuid& uuid);
+/// Facts about the GPUs of this machine that one process can find, for tools: calls cuInit.
+struct GpuSurvey {
+  int devices = 0;
+  bool access = true;         ///< each GPU can map the memory of the others
+  std::string no_gpu_reason;  ///< why no GPU can be used; empty: GPUs can be used
+};
+[[nodiscard]] GpuSurvey survey_gpus();
 /// Whether `device` can access the memory of `peer` directly; true for device == peer.
 [[nodiscard]] Result<bool> can_access_peer(int device, int peer);
 /// Whether NVLink connects every pair of these GPUs. NVLink keeps a warp's 128-byte store whole; PCIe may

@@ -11,6 +11,8 @@
 
 namespace weft::device {
 
+/// Largest accumulate operation in bytes that the resident kernel executes.
+inline constexpr uint64_t kResidentAccumulateBytes = 1024;
 /// The setting rma.kernel_timeout_ms, in nanoseconds.
 [[nodiscard]] uint64_t kernel_timeout_ns();
 /// Whether the kernels of windows are loaded in the context of `memory` and can access it.

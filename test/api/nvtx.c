@@ -32,6 +32,15 @@ int main(int argc, char** argv) {
   MPI_Sendrecv(large, sizeof large, MPI_CHAR, peer, 2, other, sizeof other, MPI_CHAR, from, 2, MPI_COMM_WORLD,
                MPI_STATUS_IGNORE);
   MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Win win;
+  MPI_Win_create(large, sizeof large, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+  MPI_Win_lock_all(0, win);
+  for (int i = 0; i < 3; ++i) {
+    MPI_Put(other, 8, MPI_CHAR, peer, 0, 8, MPI_CHAR, win);
+    MPI_Win_flush(peer, win);
+  }
+  MPI_Win_unlock_all(win);
+  MPI_Win_free(&win);
   const char* path = getenv("NVTX_INJECTION64_PATH");
   void* tool = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
   expect(tool != NULL, ranges, "the profiler is loaded");
@@ -46,6 +55,9 @@ int main(int argc, char** argv) {
     expect(count("p2p.eager") >= (ranks > 1 ? 10 : 0), 1, "ranges of eager messages");
     expect(count("p2p.self") > 0, ranks == 1, "ranges of messages to self");
     expect(count("p2p.send_rts") > 0, ranks > 1, "ranges of rendezvous messages");
+    expect(count("MPI_Put"), 3, "ranges of MPI_Put");
+    expect(count("MPI_Win_flush"), 3, "ranges of MPI_Win_flush");
+    expect(count("rma.process_vm"), ranks > 1 ? 3 : 0, "ranges of system calls");
     *(void**)&number = dlsym(tool, "tool_open");
     expect(number(), 0, "open ranges");
     *(void**)&number = dlsym(tool, "tool_errors");

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from weft_mpi import children
-from weft_mpi.doctor import gpu, host, network, probe
+from weft_mpi.doctor import gpu, host, network, probe, windows
 from weft_mpi.doctor.finding import BROKEN, OK, SLOW, UNCHECKED
 from weft_mpi.machine import cuda, pci, system
 
@@ -34,6 +34,7 @@ def test_without_a_gpu(weft, no_driver, machine):
         checks["mpiexec and messages"]["status"] == OK
         and "us for 8 bytes" in checks["mpiexec and messages"]["evidence"]
     )
+    assert checks["windows"]["status"] == OK and "fetch_and_op (create)" in checks["windows"]["evidence"]
     assert {checks[name]["status"] for name in gpu.ALL_CHECKS} == {UNCHECKED}
     assert checks["gdrcopy"]["status"] == UNCHECKED
     assert all(finding["evidence"] for finding in checks.values())
@@ -45,6 +46,7 @@ def test_emulated_gpus(weft, emulated, fake_nvml, monkeypatch):
     checks = by_check(weft("doctor", "--only", "gpu", "--json").out)
     assert checks["driver and device files"]["status"] == OK
     assert checks["peer access"]["status"] == OK
+    assert checks["windows on GPUs"]["status"] == OK and "put " in checks["windows on GPUs"]["evidence"]
     assert checks["CUDA IPC"]["status"] == SLOW  # an emulated GPU does not copy at the speed of 18 NVLinks
     assert "18 NVLinks of 25 GB/s" in checks["CUDA IPC"]["evidence"]
     found = weft("doctor", "--only", "gpu", "--strict")
@@ -61,6 +63,7 @@ def test_a_program_that_fails(emulated, monkeypatch):
     findings = list(gpu.check_pairs(cuda.Driver().devices(), None, {}))
     assert [finding.status for finding in findings] == [BROKEN, UNCHECKED]
     assert [finding.status for finding in host.check_messages()] == [BROKEN, UNCHECKED]
+    assert windows.check_host().status == BROKEN
 
 
 @pytest.mark.parametrize("variable,value,check,status", [
@@ -129,9 +132,8 @@ def test_evaluated_pairs(fake_nvml, monkeypatch):
     assert found.status == OK and "PCIe gen 5 x16" in found.evidence
     assert gpu.evaluate_messages([good], ["slow path p2p.device_not_mapped (why): half"]).status == SLOW
     assert gpu.evaluate_messages([good], []).status == OK
-    assert host.slow_paths("weft[0]: slow path a (b): c\nweft[1]: slow path a (b): c\nother\n") == [
-        "slow path a (b): c"
-    ]
+    errors = "weft[0]: slow path a (b): c\nweft[1]: slow path a (b): c\nother\n"
+    assert children.Outcome(0, None, False, "", errors).slow_paths() == ["slow path a (b): c"]
 
 
 def test_descriptors(monkeypatch):
@@ -186,6 +188,12 @@ def test_no_single_copy(monkeypatch):
         host, "run_pairs", lambda *_: (outcome, [line], ["slow path p2p.no_single_copy (EPERM): twice"])
     )
     assert [finding.status for finding in host.check_messages()] == [OK, SLOW]
+
+
+def test_windows_by_messages(monkeypatch):
+    monkeypatch.setenv("WEFT_SHM_SINGLE_COPY", "off")
+    found = windows.check_host()
+    assert found.status == SLOW and "slow path rma.message" in found.evidence and found.remedy
 
 
 def extended(capability, control):

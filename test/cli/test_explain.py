@@ -30,6 +30,30 @@ def test_file(weft, no_driver, tmp_path, monkeypatch):
     assert weft("explain", "send", new).status == 2
 
 
+def test_one_sided(weft, no_driver):
+    rows = json.loads(weft("explain", "put", "--kind", "host", "--bytes", "8", "--json").out)["rows"]
+    assert [row["bytes"] for row in rows] == [1, 2, 4, 8]
+    assert {row["path"] for row in rows} == {"direct"} and not any(row["target_progress"] for row in rows)
+    assert "process_vm_readv" in weft("explain", "get", "--kind", "host", "--window", "create").out
+    out = weft("explain", "put", "--kind", "managed", "--to", "managed").out
+    assert "message" in out and "must make progress" in out and "migrate" in out
+    rows = json.loads(weft("explain", "fetch_and_op", "--kind", "host", "--json").out)["rows"]
+    assert [row["bytes"] for row in rows] == [8] and "accumulate lock" in rows[0]["by"]
+    out = weft("explain", "put", "--kind", "cuda", "--bytes", "8").out
+    assert "no usable GPU" in out and "message" in out
+    assert weft("explain", "put", "--window", "dynamic").status == 2
+
+
+def test_one_sided_between_gpus(weft, emulated):
+    rows = json.loads(weft("explain", "put", "--bytes", "64M", "--json").out)["rows"]
+    assert rows[3] == {"bytes": 8, "path": "direct", "by": "a copy engine", "resident_kernel": True,
+                       "target_progress": False, "reason": ""}  # fmt: skip
+    assert not rows[-1]["resident_kernel"]
+    out = weft("explain", "accumulate", "--bytes", "1M").out
+    assert "1 - 1K" in out and "atomic operations of a kernel" in out and "in quick succession" in out
+    assert "pool has no handle" in weft("explain", "put", "--kind", "pool").out
+
+
 def test_collectives(weft, no_driver):
     out = weft("explain", "allreduce", "--ranks", "8", "--bytes", "256M").out
     assert "8 ranks" in out and "kernels" in out and "Simple" in out and "derived for 8" in out

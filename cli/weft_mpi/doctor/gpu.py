@@ -2,7 +2,7 @@
 # GPU checks: driver, device visibility, health, and memory mapping and copies between all pairs.
 import os
 
-from weft_mpi.doctor import host
+from weft_mpi.doctor import host, windows
 from weft_mpi.doctor.finding import broken, ok, slow, unchecked
 from weft_mpi.machine import cuda, descriptors, files, nvml, pci
 
@@ -12,7 +12,7 @@ PCIE_GB_S = {3: 0.985, 4: 1.97, 5: 3.94, 6: 7.56}  # GB/s per lane and direction
 PCIE_SHARE = 0.5
 NO_GPU = "the kernel reports no NVIDIA GPU"
 ALL_CHECKS = ("visible GPUs", "MIG and compute mode", "ECC", "clocks", "PCIe links", "peer access", "CUDA IPC",
-              "messages between GPUs", "cuMemMap memory")  # fmt: skip
+              "messages between GPUs", "windows on GPUs", "cuMemMap memory")  # fmt: skip
 
 
 def checks():
@@ -32,6 +32,7 @@ def checks():
     yield check_pcie(manager, handles, why)
     yield check_peer_access(driver, devices)
     yield from check_pairs(devices, manager, handles)
+    yield windows.check_gpu()
     yield check_descriptors()
 
 

@@ -3,6 +3,7 @@
 import json
 
 from weft_mpi import children, library, output, prefix
+from weft_mpi.doctor import windows
 from weft_mpi.doctor.finding import broken, ok, slow, unchecked
 from weft_mpi.machine import files, pci, system
 
@@ -15,6 +16,7 @@ def checks():
     """Yields all host findings in print order."""
     yield check_library()
     yield from check_messages()
+    yield windows.check_host()
     yield check_ptrace()
     yield check_shm()
     yield check_memlock()
@@ -39,17 +41,7 @@ def run_pairs(memory, ranks, size, seconds=SECONDS):
     words = [prefix.mpiexec(), "-n", str(ranks), prefix.program("bench/pairs"), memory, str(size)]
     outcome = children.run(words, seconds, children.clean_environment(WEFT_LOG="warn"))
     lines = [json.loads(line) for line in outcome.out.splitlines() if line.startswith("{") and line.endswith("}")]
-    return outcome, lines, slow_paths(outcome.err)
-
-
-def slow_paths(errors):
-    """Returns the distinct slow path reports of the library's log, without the rank prefix."""
-    found = []
-    for line in errors.splitlines():
-        at = line.find("slow path")
-        if at >= 0 and line[at:] not in found:
-            found.append(line[at:])
-    return found
+    return outcome, lines, outcome.slow_paths()
 
 
 def check_messages():

@@ -138,6 +138,19 @@ Result<bool> can_access_peer(int device, int peer) {
   return can != 0;
 }
 
+GpuSurvey survey_gpus() {
+  GpuSurvey found;
+  auto all = devices(Initialise::yes);
+  if (!all) return {0, false, available() ? all.error().message() : absence()};
+  found.devices = static_cast<int>(all->size());
+  for (const auto& one : *all)
+    for (const auto& other : *all) {
+      const auto can = can_access_peer(one.ordinal, other.ordinal);
+      found.access = found.access && can && *can;
+    }
+  return found;
+}
+
 bool all_have_nvlink(const std::vector<int>& devices) {
   constexpr int kNativeAtomics = 3;  // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: true only over NVLink
   if (!available()) return false;

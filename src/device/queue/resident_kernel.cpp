@@ -242,7 +242,7 @@ Address ResidentKernel::items_address(const Slot& slot) const {
 }
 
 uint32_t ResidentKernel::submit(const kernel::Accumulate& accumulate, bool output_is_local) {
-  if (accumulate.count * accumulate.size > kAccumulateBytes) return 0;
+  if (accumulate.count * accumulate.size > kResidentAccumulateBytes) return 0;
   const std::lock_guard lock(mutex_);
   Slot* const slot = claim_slot(1);
   if (slot == nullptr) return 0;

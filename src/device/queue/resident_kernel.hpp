@@ -15,6 +15,7 @@
 #include "device/kernel/accumulate.hpp"
 #include "device/kernel/copy.hpp"
 #include "device/queue/submission_batcher.hpp"
+#include "device/window.hpp"
 
 namespace weft::device::cuda {
 
@@ -37,9 +38,8 @@ class ResidentKernel {
   /// `output_is_local`: the destinations are memory of the queue's GPU, which saves a system-wide fence.
   [[nodiscard]] uint32_t submit(std::span<const kernel::CopyItem> items, bool host_source,
                                 bool output_is_local = false);
-  /// Submits an accumulate operation on at most kAccumulateBytes; 0 as above: launch it.
+  /// Submits an accumulate operation on at most kResidentAccumulateBytes; 0 as above: launch it.
   [[nodiscard]] uint32_t submit(const kernel::Accumulate& accumulate, bool output_is_local = false);
-  static constexpr uint64_t kAccumulateBytes = 1024;
   /// Submits a collective encoded in the words of a command (kernel/collective.hpp). Returns the command
   /// number; 0: launch a collective kernel instead.
   [[nodiscard]] uint32_t submit_call(uint32_t (&words)[8]);

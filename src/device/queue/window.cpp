@@ -68,7 +68,7 @@ Result<Ticket> accumulate_async(const Accumulate& accumulate, const Memory& memo
   const uint32_t number = lone ? (*queue)->resident_kernel.submit(accumulate, output_is_local) : 0;
   if (number != 0) return TicketAccess::make(TicketAccess::Executor::resident_kernel, **queue, number);
   auto ticket = cuda::launch_accumulate(**queue, accumulate);
-  if (ticket && lone && accumulate.count * accumulate.size <= cuda::ResidentKernel::kAccumulateBytes)
+  if (ticket && lone && accumulate.count * accumulate.size <= kResidentAccumulateBytes)
     cuda::start_resident_kernel(**queue);
   return ticket;
 }

@@ -4,10 +4,10 @@
 #include <fcntl.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <sstream>
 #include <string_view>
 
+#include "base/json.hpp"
 #include "device/memory.hpp"
 #include "io/backend/cufile_library.hpp"
 #include "io/backend/descriptor.hpp"
@@ -31,20 +31,6 @@ Result<Query> parse(const std::string& text) {
   query.device = kind == "kind=cuda ";
   query.path = text.substr(path + 5);
   return query;
-}
-
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    char code[8];
-    if (c == '"' || c == '\\')
-      out.append("\\").push_back(c);
-    else if (static_cast<unsigned char>(c) < 0x20)
-      out.append(code, static_cast<size_t>(std::snprintf(code, sizeof code, "\\u%04x", c)));
-    else
-      out.push_back(c);
-  }
-  return out + "\"";
 }
 
 /// Opens the file, or the folder in which it would be created. `exists`: whether the file exists.
@@ -76,9 +62,9 @@ Result<std::string> explain(const std::string& text) {
   WEFT_TRY(open_near(query->path, file, exists));
   const bool local = on_local_file_system(file);
   std::ostringstream out;
-  out << "{\"path\": " << quoted(query->path) << ", \"exists\": " << (exists ? "true" : "false")
+  out << "{\"path\": " << json_string(query->path) << ", \"exists\": " << (exists ? "true" : "false")
       << ", \"kind\": \"" << (query->device ? "cuda" : "host")
-      << "\", \"file_system\": " << quoted(file_system_name(file))
+      << "\", \"file_system\": " << json_string(file_system_name(file))
       << ", \"local\": " << (local ? "true" : "false");
   const Stripes stripes = stripes_of(file);
   if (stripes.count > 0)
@@ -86,7 +72,7 @@ Result<std::string> explain(const std::string& text) {
   if (query->device) {
     const std::string why_not = no_cufile();
     out << ", \"gpu_path\": \"" << (why_not.empty() ? "cufile" : "pinned chunks")
-        << "\", \"no_cufile\": " << quoted(why_not);
+        << "\", \"no_cufile\": " << json_string(why_not);
   }
   out << ", \"records\": \"" << (local ? "mapping" : "system calls") << "\"";
   out << ", \"overwrites\": \"" << (in_memory(file) ? "mapping" : "system calls") << "\"";

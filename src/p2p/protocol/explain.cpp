@@ -6,6 +6,7 @@
 #include <sstream>
 #include <vector>
 
+#include "base/json.hpp"
 #include "device/bar.hpp"
 #include "device/copy.hpp"
 #include "device/info.hpp"
@@ -84,30 +85,6 @@ Result<Query> parse(const std::string& text) {
   return query;
 }
 
-/// Properties of this machine that a single process can determine.
-struct Machine {
-  int devices = 0;
-  bool access = true;         ///< each GPU can map the memory of the others
-  std::string no_gpu_reason;  ///< why no GPU can be used; empty: GPUs can be used
-};
-
-Machine query_machine() {
-  Machine machine;
-  auto found = device::devices(device::Initialise::yes);
-  if (!found) {
-    machine.access = false;
-    machine.no_gpu_reason = device::available() ? found.error().message() : device::absence();
-    return machine;
-  }
-  machine.devices = static_cast<int>(found->size());
-  for (const auto& one : *found)
-    for (const auto& other : *found) {
-      const auto can = device::can_access_peer(one.ordinal, other.ordinal);
-      machine.access = machine.access && can && *can;
-    }
-  return machine;
-}
-
 struct Prediction {
   const Protocol* protocol = &kEager;
   unsigned cost = 2;  ///< copies of the payload
@@ -116,7 +93,7 @@ struct Prediction {
   bool put = false;         ///< put by the sender if the receive is posted first
 };
 
-Prediction predict(const Query& query, const Machine& machine, uint64_t bytes) {
+Prediction predict(const Query& query, const device::GpuSurvey& machine, uint64_t bytes) {
   Prediction result;
   const bool contiguous = query.block == 0 || query.block >= bytes;
   if (sends_eagerly(query.from.kind, bytes, eager_limit_of(UINT64_MAX)) ||
@@ -146,14 +123,8 @@ Prediction predict(const Query& query, const Machine& machine, uint64_t bytes) {
   return result;
 }
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
-  return out + '"';
-}
-
 void write(std::ostream& out, uint64_t bytes, const Prediction& row) {
-  out << "{\"bytes\": " << bytes << ", \"protocol\": " << quoted(row.protocol->name)
+  out << "{\"bytes\": " << bytes << ", \"protocol\": " << json_string(row.protocol->name)
       << ", \"copies\": " << row.cost << ", \"resident_blocks\": " << row.kernel_options.resident_blocks
       << ", \"batch_copy\": " << (row.kernel_options.batch_copy ? "true" : "false")
       << ", \"eager_pack\": " << (row.eager_pack ? "true" : "false")
@@ -174,11 +145,11 @@ Result<std::string> explain_send(const std::string& text) {
   auto query = parse(text);
   if (!query) return std::move(query).error();
   const bool gpu = query->from.kind != MemoryKind::host || query->to.kind != MemoryKind::host;
-  const Machine machine = gpu ? query_machine() : Machine();
+  const device::GpuSurvey machine = gpu ? device::survey_gpus() : device::GpuSurvey();
   std::ostringstream out;
-  out << "{\"kind\": " << quoted(query->from.name) << ", \"to\": " << quoted(query->to.name)
+  out << "{\"kind\": " << json_string(query->from.name) << ", \"to\": " << json_string(query->to.name)
       << ", \"devices\": " << machine.devices << ", \"peer_access\": " << (machine.access ? "true" : "false")
-      << ", \"no_gpu\": " << quoted(machine.no_gpu_reason) << ", \"rows\": [";
+      << ", \"no_gpu\": " << json_string(machine.no_gpu_reason) << ", \"rows\": [";
   const char* separator = "";
   for (const uint64_t bytes : sizes_up_to(std::max<uint64_t>(query->bytes, 1))) {
     out << separator;

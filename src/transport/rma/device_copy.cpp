@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/trace.hpp"
 #include "transport/rma/rma.hpp"
 
 namespace weft::transport::rma {
@@ -84,6 +85,7 @@ void Rma::submit_collected() {
 
 /// Submits a batch; errors go to its outcome.
 void Rma::submit_batch(CopyBatch& batch) {
+  const trace::Range range("rma.submit_copies");
   device::CopyOp copies[kMaxCollected];
   const bool put = batch.first->kind == Kind::put;
   size_t n = 0;

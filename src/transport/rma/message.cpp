@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/counters.hpp"
+#include "base/trace.hpp"
 #include "transport/rma/rma.hpp"
 
 namespace weft::transport::rma {
@@ -61,6 +62,7 @@ void Rma::register_handlers() {
 }
 
 Result<Issued> Rma::send_request(Operation& operation) {
+  const trace::Range range("rma.message");
   const Target& target = *operation.target;
   operation.id = operations_.insert(operation);
   if (operation.kind == Kind::get) {

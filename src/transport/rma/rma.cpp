@@ -9,6 +9,7 @@
 
 #include "base/counters.hpp"
 #include "base/log.hpp"
+#include "base/trace.hpp"
 #include "transport/shm/single_copy.hpp"
 
 namespace weft::transport::rma {
@@ -322,6 +323,7 @@ Result<Issued> Rma::move(Target& target, Kind kind, uint64_t offset, const Buffe
 
 /// Complete on return. Buffers in GPU memory are staged.
 Status Rma::copy_process(const Target& target, Kind kind, uint64_t offset, const Buffer& local) {
+  const trace::Range range("rma.process_vm");
   const auto copy = [&](const std::byte* here, uint64_t at, size_t bytes) {
     const Iov own{reinterpret_cast<uint64_t>(here), bytes}, other{target.address_ + offset + at, bytes};
     return kind == Kind::put ? shm::write_process(target.pid_, {&own, 1}, {&other, 1})

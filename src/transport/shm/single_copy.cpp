@@ -125,6 +125,8 @@ Status Shm::get(Peer peer, std::span<const Iov> local, std::span<const Iov> remo
                       local, remote);
 }
 
+bool single_copy_enabled() { return single_copy.is("auto"); }
+
 Status read_process(pid_t process, std::span<const Iov> local, std::span<const Iov> remote) {
   if (!single_copy.is("auto")) return Error(Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off");
   return copy_process(::process_vm_readv, "process_vm_readv", process, local, remote);

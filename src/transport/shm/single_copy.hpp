@@ -10,6 +10,8 @@
 
 namespace weft::transport::shm {
 
+/// The setting shm.single_copy. The operating system may still refuse.
+[[nodiscard]] bool single_copy_enabled();
 /// Copies the memory `remote` of a process into `local`, or `local` into it (equal total lengths).
 /// Errc::buffer: the kernel cannot access that memory (device or protected); Errc::unsupported: not
 /// permitted, or disabled by shm.single_copy; Errc::proc_aborted: no process has that pid any more.
