@@ -77,6 +77,8 @@ class Failure(Exception):
 class Library:
     """One MPI library: builds and starts its programs."""
 
+    bind = "core"  # or "none": more ranks than cores, or the caller has bound this process to cores
+
     def __init__(self, name, prefix, folder):
         self.name = name
         self.prefix = os.path.abspath(prefix)
@@ -103,9 +105,10 @@ class Library:
 
     def placement(self, ranks):
         """Returns the options that bind ranks to cores, or allow more ranks than cores."""
-        bind = "core" if ranks <= len(os.sched_getaffinity(0)) else "none"
+        crowded = ranks > len(os.sched_getaffinity(0))
+        bind = "none" if crowded else self.bind
         option = "-bind-to" if self.name == "MPICH" else "--bind-to"
-        more = ["--oversubscribe"] if self.name == "Open MPI" and bind == "none" else []
+        more = ["--oversubscribe"] if self.name == "Open MPI" and crowded else []
         return [option, bind, *more]
 
     def compile(self):
@@ -290,6 +293,8 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=0.1, help="length of one measurement (0.1)")
     parser.add_argument("--rows", metavar="ROW;ROW...", default="",
                         help="measure these rows of the report only, * stands for any text; without --json nothing is kept")  # fmt: skip
+    parser.add_argument("--bind", choices=("core", "none"), default="core",
+                        help="none: the ranks share this process's cores, as taskset sets them (MPICH's binding ignores it)")  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="result file (bench/results/)")
     parser.add_argument("--check", action="store_true", help="exit status 1 if a bar is missed")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -319,6 +324,7 @@ def main():
     folder = os.path.join(ROOT, "build", "bench-host")
     os.makedirs(folder, exist_ok=True)
     try:
+        Library.bind = chosen.bind
         libraries = [
             Library("Weft", chosen.weft, folder),
             Library("Open MPI", chosen.openmpi or fetch("Open MPI", folder), folder),
