@@ -77,21 +77,29 @@ void report_freed(int i, MPI_Request* handles, MPI_Status* status, std::string& 
   if (first_error.empty()) first_error = error.message();
 }
 
+/// Completes an entry of a list; returns false if its operation has not finished. `failed` is set if it
+/// failed.
+bool complete_entry(int i, MPI_Request* handles, MPI_Status* status, bool& failed, std::string& first_error) {
+  if (freed_by_earlier_entry(handles[i])) [[unlikely]] {
+    report_freed(i, handles, status, first_error);
+    failed = true;
+    return true;
+  }
+  core::Request* request = completed(handles[i]);
+  if (request == nullptr) return false;
+  failed |= !complete_request_into(&handles[i], *request, status, first_error);
+  return true;
+}
+
 /// Completes all requests of a list whose operations have finished.
 Status complete_all(int count, MPI_Request* handles, MPI_Status* statuses) {
   std::string first_error;
   bool failed = false;
   for (int i = 0; i < count; ++i) {
     MPI_Status* status = status_at(statuses, i);
-    if (freed_by_earlier_entry(handles[i])) [[unlikely]] {
-      report_freed(i, handles, status, first_error);
-      failed = true;
-    } else if (core::Request* request = completed(handles[i])) {
-      failed |= !complete_request_into(&handles[i], *request, status, first_error);
-    } else {
-      fill_empty(status);
-      if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = MPI_SUCCESS;
-    }
+    if (complete_entry(i, handles, status, failed, first_error)) continue;
+    fill_empty(status);
+    if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = MPI_SUCCESS;
   }
   if (failed) return in_status(first_error);
   return {};
@@ -102,18 +110,8 @@ Status complete_some(int count, MPI_Request* handles, int* outcount, int* indice
   std::string first_error;
   bool failed = false;
   int found = 0;
-  for (int i = 0; i < count; ++i) {
-    MPI_Status* status = status_at(statuses, found);
-    if (freed_by_earlier_entry(handles[i])) [[unlikely]] {
-      report_freed(i, handles, status, first_error);
-      failed = true;
-    } else if (core::Request* request = completed(handles[i])) {
-      failed |= !complete_request_into(&handles[i], *request, status, first_error);
-    } else {
-      continue;
-    }
-    indices[found++] = i;
-  }
+  for (int i = 0; i < count; ++i)
+    if (complete_entry(i, handles, status_at(statuses, found), failed, first_error)) indices[found++] = i;
   *outcount = found;
   if (failed) return in_status(first_error);
   return {};

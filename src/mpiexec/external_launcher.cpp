@@ -72,6 +72,17 @@ Status refuse(const char* launcher, std::initializer_list<std::pair<bool, const 
   return {};
 }
 
+/// Refuses the set options that only Weft's own launcher and prterun have.
+Status refuse_placement_and_output(const char* launcher, const Options& options) {
+  return refuse(launcher, {{options.rank_by != RankBy::mapping, "--rank-by"},
+                           {options.hardware_threads, "--use-hwthread-cpus"},
+                           {!options.cpus.empty(), "--cpu-list"},
+                           {!options.rankfile.empty(), "--rankfile"},
+                           {options.merge_output, "--merge-stderr-to-stdout"},
+                           {options.timestamp_output, "--timestamp-output"},
+                           {!options.output_file.empty() || !options.error_file.empty(), "output to files"}});
+}
+
 /// --map-by of prterun.
 std::string prterun_mapping(const Options& options) {
   std::string text = options.map_by == MapBy::core      ? "core"
@@ -113,14 +124,8 @@ Result<LauncherCommand> plan_srun(const Options& options, const Launchers& launc
                  "libpmix2, or use --launcher prrte or hydra.");
   WEFT_TRY(
       refuse("srun", {{options.map_by != MapBy::slot && options.map_by != MapBy::node, "--map-by"},
-                      {name_of_binding(options.bind_to) != nullptr, "--bind-to package, numa or l3cache"},
-                      {options.rank_by != RankBy::mapping, "--rank-by"},
-                      {options.hardware_threads, "--use-hwthread-cpus"},
-                      {!options.cpus.empty(), "--cpu-list"},
-                      {!options.rankfile.empty(), "--rankfile"},
-                      {options.merge_output, "--merge-stderr-to-stdout"},
-                      {options.timestamp_output, "--timestamp-output"},
-                      {!options.output_file.empty() || !options.error_file.empty(), "output to files"}}));
+                      {name_of_binding(options.bind_to) != nullptr, "--bind-to package, numa or l3cache"}}));
+  WEFT_TRY(refuse_placement_and_output("srun", options));
   LauncherCommand to{"srun (Slurm job " + launchers.job + ")", {launchers.srun}, {}, {}};
   append(to.argv,
          {"--mpi=" + launchers.slurm_mpi, "--ntasks=" + std::to_string(options.ranks()), "--overcommit",
@@ -211,14 +216,8 @@ Result<LauncherCommand> plan_hydra(const Options& options, const Launchers& laun
   WEFT_TRY(refuse("mpiexec.hydra",
                   {{options.cores_per_rank > 0 || options.per_object > 0 || name_of_binding(options.bind_to),
                     "--bind-to package or numa, PE=N or ppr"},
-                   {options.report_bindings, "--report-bindings"},
-                   {options.rank_by != RankBy::mapping, "--rank-by"},
-                   {options.hardware_threads, "--use-hwthread-cpus"},
-                   {!options.cpus.empty(), "--cpu-list"},
-                   {!options.rankfile.empty(), "--rankfile"},
-                   {options.merge_output, "--merge-stderr-to-stdout"},
-                   {options.timestamp_output, "--timestamp-output"},
-                   {!options.output_file.empty() || !options.error_file.empty(), "output to files"}}));
+                   {options.report_bindings, "--report-bindings"}}));
+  WEFT_TRY(refuse_placement_and_output("mpiexec.hydra", options));
   LauncherCommand to{"mpiexec.hydra", {launchers.hydra, "-hosts", *hosts}, {}, {}};
   if (options.bind_to == BindTo::core || options.map_by == MapBy::core) append(to.argv, {"-bind-to", "core"});
   if (options.tag_output) to.argv.push_back("-prepend-rank");

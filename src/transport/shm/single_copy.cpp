@@ -82,6 +82,8 @@ Status copy_process(ProcessCopy copy, const char* name, pid_t process, std::span
 
 }  // namespace
 
+bool single_copy_enabled() { return single_copy.is("auto"); }
+
 Status Shm::can_get(Peer peer) {
   Outgoing& out = out_[local(peer)];
   if (out.readable < 0) {
@@ -94,7 +96,7 @@ Status Shm::can_get(Peer peer) {
 }
 
 Status Shm::probe(Peer peer) {
-  if (!single_copy.is("auto")) return Error(Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off");
+  if (!single_copy_enabled()) return Error(Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off");
   const Area& area = this->area(peer);
   uint64_t found = 0;
   const Iov local{reinterpret_cast<uint64_t>(&found), sizeof found};
@@ -125,15 +127,13 @@ Status Shm::get(Peer peer, std::span<const Iov> local, std::span<const Iov> remo
                       local, remote);
 }
 
-bool single_copy_enabled() { return single_copy.is("auto"); }
-
 Status read_process(pid_t process, std::span<const Iov> local, std::span<const Iov> remote) {
-  if (!single_copy.is("auto")) return Error(Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off");
+  if (!single_copy_enabled()) return Error(Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off");
   return copy_process(::process_vm_readv, "process_vm_readv", process, local, remote);
 }
 
 Status write_process(pid_t process, std::span<const Iov> local, std::span<const Iov> remote) {
-  if (!single_copy.is("auto")) return Error(Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off");
+  if (!single_copy_enabled()) return Error(Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off");
   return copy_process(::process_vm_writev, "process_vm_writev", process, local, remote);
 }
 
