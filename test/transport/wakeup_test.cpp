@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <thread>
 
@@ -71,6 +72,26 @@ TEST(Wakeup, NotificationBeforeTheSleepEndsIt) {
   EXPECT_EQ(sleepers.load(), 0);
 }
 
+TEST(Wakeup, ATimeOutOfOneThreadLosesNoNotificationOfAnother) {
+  Side side;
+  Wakeup::Counter sleepers{0};
+  const auto start = std::chrono::steady_clock::now();
+  for (uint32_t i = 1; i <= 20; ++i) {
+    std::thread patient([&] { EXPECT_TRUE(side.wait(i, sleepers)) << i; });
+    std::thread impatient([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the other thread sleeps by then
+      side.wakeup.arm(sleepers);
+      side.wakeup.sleep(1000, sleepers);
+    });
+    impatient.join();
+    side.store(i, sleepers);
+    patient.join();
+    EXPECT_EQ(sleepers.load(), 0) << i;
+  }
+  const auto limit = std::chrono::nanoseconds(10 * kSleepNs);  // half of what 20 lost notifications take
+  EXPECT_LT(std::chrono::steady_clock::now() - start, limit);
+}
+
 TEST(Wakeup, TwoThreadsOfARankAreWokenAndCountedOnce) {
   Wakeup wakeup;
   Wakeup::Counter sleepers{0};
@@ -82,7 +103,7 @@ TEST(Wakeup, TwoThreadsOfARankAreWokenAndCountedOnce) {
     }
   };
   std::thread first(sleep), second(sleep);
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 3000; ++i) {
     wakeup.notify(sleepers);
     std::this_thread::yield();
   }

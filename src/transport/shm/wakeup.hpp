@@ -29,8 +29,10 @@ class Wakeup {
     sleepers.fetch_add(1, std::memory_order_relaxed);
     if (state_.compare_exchange_strong(expected, kAsleep)) {
       futex_wait(state_, kAsleep, nanoseconds);
-      if (state_.exchange(kAwake, std::memory_order_acquire) == kAwake) return true;
-      sleepers.fetch_sub(1, std::memory_order_relaxed);
+      const uint32_t before = state_.exchange(kAwake, std::memory_order_acq_rel);
+      if (before == kAwake) return true;
+      if (before == kAsleep) sleepers.fetch_sub(1, std::memory_order_relaxed);
+      futex_wake(state_);  // another thread of the rank may sleep; no notify() would see that from now on
       return false;
     }
     sleepers.fetch_sub(1, std::memory_order_relaxed);
