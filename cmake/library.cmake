@@ -10,10 +10,9 @@ set_target_properties(mpi_abi PROPERTIES SOVERSION 1 LINKER_LANGUAGE CXX LINK_DE
 target_include_directories(mpi_abi INTERFACE $<BUILD_INTERFACE:${WEFT_GENERATED_DIR}/include>
                            $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>)
 target_link_libraries(mpi_abi PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
-target_link_options(mpi_abi PRIVATE -static-libstdc++ -static-libgcc
-                    LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map)
-if(NOT WEFT_SANITIZE)
-  target_link_options(mpi_abi PRIVATE LINKER:--no-undefined)
+target_link_options(mpi_abi PRIVATE LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map)
+if(NOT WEFT_SANITIZE)  # with sanitizers, exceptions of operators new that a program defines must be caught here
+  target_link_options(mpi_abi PRIVATE -static-libstdc++ -static-libgcc LINKER:--no-undefined)
 endif()
 add_dependencies(mpi_abi weft_bindings)
 weft_portable(mpi_abi)

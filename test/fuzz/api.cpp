@@ -53,7 +53,7 @@ enum Outcome : int {
   kBlocked = 78,
   kFinding = 99
 };
-constexpr int kLength = 120;                 // calls of a sequence
+constexpr int kLength = 400;                 // calls of a sequence
 constexpr int kBlockMicroseconds = 200'000;  // a call that may block is given up after this time
 constexpr int kHangCpuSeconds = 10;          // no other call may take so long
 constexpr int kHangSeconds = 200;
