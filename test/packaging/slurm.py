@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# The job scripts of packaging/slurm under a real Slurm with two hosts in network namespaces (test/cluster).
+# The job scripts of packaging/slurm under a real Slurm with two hosts in network namespaces (test/cluster). With the
+# argument "srun": a documented command line of srun with GPU buffers, emulated by the library EMUCUDA.
 # Exit status 77 without Slurm, a network library, or the permission to create namespaces.
 import ctypes
 import os
@@ -35,6 +36,11 @@ sbatch --wait -o one.out --gpus-per-node=0 --cpus-per-task=2 '{scripts}/one-node
 sbatch --wait -o multi.out --gpus-per-node=0 --ntasks-per-node=2 --cpus-per-task=1 \\
   '{scripts}/multi-node.sbatch' ./program
 """
+SRUN = """
+cd '{folder}'
+WEFT_CUDA_DRIVER='{driver}' srun -N1 -n2 --mpi=pmix ./pt2pt/osu_bw --validation D D > srun.out
+"""
+SIZES = [1 << n for n in range(23)]
 
 
 def missing():
@@ -62,23 +68,42 @@ def check(path, ranks, local_ranks):
     return found == expected
 
 
+def check_bandwidth(path):
+    """Returns True if each size of messages has passed its validation."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    if re.findall(r"^(\d+) +[\d.]+ +Pass$", text, re.MULTILINE) == list(map(str, SIZES)):
+        return True
+    print("srun:\n" + text)
+    return False
+
+
+def with_slurm(hosts, commands):
+    """Runs shell commands with a Slurm of this number of hosts; returns their exit status."""
+    cluster = os.path.join(ROOT, "test", "cluster", "hosts")
+    return subprocess.run([cluster, str(hosts), "--", "with-slurm", "sh", "-ec", commands], check=False).returncode
+
+
 def main():
     lacking = missing()
     if lacking:
         print("skipped: needs " + lacking)
         return SKIPPED
     with tempfile.TemporaryDirectory() as folder:
+        if sys.argv[1:] == ["srun"]:
+            os.mkdir(os.path.join(folder, "pt2pt"))
+            os.symlink(os.path.join(PREFIX, "libexec", "weft", "bench", "bw"), os.path.join(folder, "pt2pt", "osu_bw"))
+            status = with_slurm(1, SRUN.format(folder=folder, driver=os.environ["EMUCUDA"]))
+            return status or (0 if check_bandwidth(os.path.join(folder, "srun.out")) else 1)
         with open(os.path.join(folder, "program.c"), "w", encoding="utf-8") as file:
             file.write(PROGRAM)
         program = os.path.join(folder, "program")
         subprocess.run([os.path.join(PREFIX, "bin", "mpicc"), program + ".c", "-o", program], check=True)
-        job = JOB.format(folder=folder, scripts=os.path.join(ROOT, "packaging", "slurm"))
-        hosts = os.path.join(ROOT, "test", "cluster", "hosts")
-        done = subprocess.run([hosts, "2", "--", "with-slurm", "sh", "-ec", job], check=False)
-        if done.returncode == SKIPPED:
+        status = with_slurm(2, JOB.format(folder=folder, scripts=os.path.join(ROOT, "packaging", "slurm")))
+        if status == SKIPPED:
             return SKIPPED
         one = check(os.path.join(folder, "one.out"), 2, 2)
-        return 0 if done.returncode == 0 and check(os.path.join(folder, "multi.out"), 4, 2) and one else 1
+        return 0 if status == 0 and check(os.path.join(folder, "multi.out"), 4, 2) and one else 1
 
 
 if __name__ == "__main__":
