@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-from weft_mpi import prefix
+from weft_mpi import prefix, run_info
 
 KINDS = ("host", "pinned", "cuda", "mapped", "pool", "managed")
 SUFFIX = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -51,11 +51,12 @@ def add_parser(subparsers):
         description="Prints, for each size, the protocol of a message between two processes of this host, the path of a"
         " one-sided operation, or the path of a collective among ranks of this host with one GPU each. The prediction"
         " ignores conditions known only at run time: failed access probes, exhausted credit, different memory kinds on"
-        " other ranks. For a file: how data of this memory kind reaches it.",
+        " other ranks. For a file: how data of this memory kind reaches it. For a program: for which MPI it was built"
+        " (`weft run-info`).",
     )
-    parser.add_argument("what", choices=("send", "file", *COLLECTIVES, *ONE_SIDED),
-                        help="a message (send), a file, a collective or a one-sided operation")  # fmt: skip
-    parser.add_argument("path", nargs="?", help="the file of `weft explain file`, which need not exist")
+    parser.add_argument("what", choices=("send", "file", "program", *COLLECTIVES, *ONE_SIDED),
+                        help="a message (send), a file, a program, a collective or a one-sided operation")  # fmt: skip
+    parser.add_argument("path", nargs="?", help="the file of `weft explain file`, which need not exist, or the program")
     parser.add_argument(
         "--kind",
         choices=KINDS,
@@ -98,8 +99,13 @@ def run(arguments):
     """Queries the library and prints the result."""
     if arguments.what == "file":
         return run_file(arguments)
+    if arguments.what == "program":
+        if arguments.path is None:
+            print("weft explain: use `weft explain program PROGRAM`", file=sys.stderr)
+            return 2
+        return run_info.run(argparse.Namespace(program=arguments.path))
     if arguments.path is not None:
-        print("weft explain: a path needs `weft explain file`", file=sys.stderr)
+        print("weft explain: a path needs `weft explain file` or `program`", file=sys.stderr)
         return 2
     collective = arguments.what in COLLECTIVES
     function = "MPIX_Explain_collective" if collective else "MPIX_Explain_send"

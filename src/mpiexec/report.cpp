@@ -65,6 +65,10 @@ const char* start_hint(int error, const std::string& program) {
   return "";
 }
 
+/// Exit code of a program that the dynamic linker cannot link, at its start or at the first call of a
+/// function.
+constexpr int kLinkFailure = 127;
+
 }  // namespace
 
 std::string rank_text(int rank, pid_t pid) {
@@ -74,7 +78,11 @@ std::string rank_text(int rank, pid_t pid) {
 Failure describe_exit(const std::string& rank, pid_t pid, int status, const std::string& directory) {
   if (!WIFSIGNALED(status)) {
     const int code = WEXITSTATUS(status);
-    return {code, rank + " exited with code " + std::to_string(code), true};
+    const char* const hint =
+        code == kLinkFailure ? ". The dynamic linker uses it for a missing symbol or library: `weft run-info "
+                               "PROGRAM` lists the symbols of MPI that Weft lacks."
+                             : "";
+    return {code, rank + " exited with code " + std::to_string(code) + hint, true};
   }
   const int signal = WTERMSIG(status);
   return {128 + signal,

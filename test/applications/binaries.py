@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs of Debian, built for Open MPI or MPICH and not changed, give the same results on Weft as on their own MPI.
-# Programs that import libmpi_cxx (IQ-TREE, ParFORM) need internals of Open MPI and do not run.
 # Exit status 77: the packages cannot be fetched.
 #
 # Usage: binaries.py WORK_FOLDER [--only NAME,...] [--markdown]
@@ -50,6 +49,13 @@ fix 1 all nve
 thermo 20
 run 100
 """
+FORM = """Symbols x, y, z, u;
+Local F = (x + 2*y - 3*z + 5*u)^14;
+.sort
+id x = y - z;
+Print +s;
+.end
+"""
 CUBE = "H-representation\nbegin\n10 6 integer\n%send\n" % "".join(
     "1 %s\n" % " ".join(str(sign * (column == row)) for column in range(5)) for row in range(5) for sign in (1, -1)
 )
@@ -82,6 +88,12 @@ PROGRAMS = {
     "ncmpidiff (PnetCDF)": Program("pnetcdf-bin", "$RUN ncmpigen -v 5 -o a.nc a.cdl && $RUN ncmpigen -v 5 -o b.nc b.cdl && "
                                    "$RUN ncmpidump a.nc; $RUN ncmpidiff a.nc a.nc; $RUN ncmpidiff a.nc b.nc; true",
                                    r"v = |[Nn]umber of differences|DIFF|same|SUCCESS"),
+    "iqtree2-mpi (IQ-TREE)": Program("iqtree libgomp1", "$RUN iqtree2-mpi -s s.phy -m HKY -n 0 -seed 1 -nt 1 -redo && cat s.phy.iqtree",
+                                     r"^Log-likelihood of the tree|^Total tree length|^ +[ACG]-[CGT]: ", 1e-4),
+    "parform (ParFORM)": Program("form", "$RUN parform cube.frm", r"^ *\+ |^ +F = |Terms in output"),
+    "C++ bindings": Program("libopenmpi-dev", "c++ -w -I$OPENMPI/include/openmpi -I$OPENMPI/include $HERE/cxx_bindings.cpp "
+                            "-o cxx $ROOT/%s/libmpi_cxx.so.40 $ROOT/%s/libmpi.so.40 -Wl,--allow-shlib-undefined && $RUN ./cxx"
+                            % (LIBRARIES, LIBRARIES), r"^cxx "),
     "python3-mpi4py": Program("python3-mpi4py", "PYTHONPATH=$ROOT/usr/lib/python3/dist-packages $RUN /usr/bin/python3 p.py",
                               r"^result", 1e-12),
 }  # fmt: skip
@@ -96,7 +108,7 @@ def write_inputs(folder):
         parent = chance.choice(species) if species else ancestor
         species.append([chance.choice("ACGT") if chance.random() < 0.1 else site for site in parent])
     files = {"s.phy": "8 300\n" + "".join("species%d  %s\n" % (i, "".join(one)) for i, one in enumerate(species))}
-    files.update({"in.melt": LAMMPS, "cube.ine": CUBE, "p.py": PYTHON})
+    files.update({"in.melt": LAMMPS, "cube.ine": CUBE, "p.py": PYTHON, "cube.frm": FORM})
     files.update({"a.cdl": CDL % ("a", 4), "b.cdl": CDL % ("b", 7)})
     for name, text in files.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
@@ -114,6 +126,7 @@ def execute(program, folder, root, launcher, variables):
     write_inputs(folder)
     libraries = ":".join([root + "/" + LIBRARIES, root + "/usr/lib"])
     environment = dict(os.environ, ROOT=root, RUN=launcher, LD_LIBRARY_PATH=libraries, **variables)
+    environment.update(HERE=os.path.dirname(os.path.abspath(__file__)), OPENMPI="%s/%s/openmpi" % (root, LIBRARIES))
     environment["PATH"] = "%s/usr/bin:%s" % (root, environment["PATH"])
     with open(folder + "/log", "w+", encoding="utf-8", errors="replace") as log:
         command = ["timeout", str(LIMIT_S), "sh", "-c", program.run]

@@ -71,12 +71,31 @@ class OtherInterface(unittest.TestCase):
                     "print(text.value.decode()[:5]); mpi.MPI_Finalize()" % name)  # fmt: skip
             self.assertEqual(run("-n", 1, sys.executable, "-c", code), (0, "Weft \n", ""), name)
 
+    def test_a_missing_symbol(self):
+        """A program runs until it calls a function that is not there; then the message names it."""
+        texts = {
+            "lacks": "int MPIX_Absent(void);\nint lacks(void) { return MPIX_Absent(); }\n",
+            "calls": '#include <mpi.h>\n#include <stdio.h>\nint lacks(void);\n'
+                     'int main() { MPI_Init(0, 0); puts("runs"); fflush(stdout); return lacks(); }\n',
+        }  # fmt: skip
+        for name, text in texts.items():
+            with open(os.path.join(self.folder, name + ".c"), "w", encoding="utf-8") as file:
+                file.write(text)
+        library = self.build("liblacks.so", "-shared", "-fPIC", "-Wl,-z,lazy", source=self.folder + "/lacks.c")
+        lacks = self.build("calls", library, "-Wl,--allow-shlib-undefined", source=self.folder + "/calls.c")
+        status, output, errors = run("-n", 1, lacks)
+        self.assertEqual((status, output), (127, "runs\n"), errors)
+        self.assertRegex(errors, r"undefined symbol: MPIX_Absent")
+        self.assertRegex(errors, r"exited with code 127.*weft run-info")
+
     def test_run_info(self):
         status, output, errors = run("--run-info", self.build("handles"))
         self.assertEqual((status, errors), (0, ""), output)
         self.assertRegex(
             output, "linked with %s .*\n.*compat/%s\nsymbols of MPI: [1-9][0-9]+, missing: none\n" % (LIBRARY, LIBRARY)
         )
+        explain = [os.path.join(PREFIX, "bin", "weft"), "explain", "program", os.path.join(self.folder, "handles")]
+        self.assertEqual(subprocess.run(explain, capture_output=True, text=True, check=True).stdout, output)
         source = os.path.join(self.folder, "absent.c")
         with open(source, "w", encoding="utf-8") as file:
             file.write(

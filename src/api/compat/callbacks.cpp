@@ -2,6 +2,7 @@
 // Functions that take callbacks. The program's functions get its own handles, error codes and statuses.
 #include <new>
 
+#include "api/compat/cxx.hpp"
 #include "api/compat/trampolines.hpp"
 #include "api/compat/translate.hpp"
 
@@ -131,6 +132,7 @@ int register_datarep(Register* call, const char* name, const Datarep& functions)
 using Function = void (*)();
 
 WEFT_COMPAT(int, Op_create, (Function function, int commute, Handle* op)) {
+  if (creates_cxx_operation(function)) return create_cxx_operation(commute, op);
   return create_op<int>(native.Op_create, function, commute, op);
 }
 WEFT_COMPAT(int, Op_create_c, (Function function, int commute, Handle* op)) {

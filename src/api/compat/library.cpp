@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "api/compat/cxx.hpp"
 #include "api/compat/native.hpp"
 
 namespace weft::compat {
@@ -50,6 +51,7 @@ __attribute__((constructor)) void open_library() {
   }
   extensions.query_cuda_support = reinterpret_cast<int (*)()>(::dlsym(library, "MPIX_Query_cuda_support"));
   if (extensions.query_cuda_support == nullptr) fail(::dlerror());
+  open_cxx_bindings();
 }
 
 }  // namespace

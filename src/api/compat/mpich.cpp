@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Symbols that only libmpi.so.12 has: data symbols, extensions.
+#include "api/compat/cxx.hpp"
 #include "api/compat/translate.hpp"
 
 namespace weft::compat {
@@ -18,6 +19,10 @@ int weft_compat_dup_fn(Handle /*object*/, int /*keyval*/, void* /*state*/, void*
                        int* flag) {
   return duplicate_attribute(value, result, flag);
 }
+
+void open_cxx_bindings() {}
+bool creates_cxx_operation(void (* /*function*/)()) { return false; }
+int create_cxx_operation(int /*commute*/, Handle* /*op*/) { return MPI_ERR_INTERN; }
 
 // --- extensions ---
 WEFT_COMPAT_NAMED(int, X_Query_hip_support, (void), "MPIX_Query_hip_support") { return 0; }
