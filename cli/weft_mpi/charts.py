@@ -116,3 +116,17 @@ def bars(axes, title, labels, positions, series):
     axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
     if series:
         axes.legend(frameon=False, fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
+
+
+def timeline(axes, title, label, rows, series):
+    """Draws bars in rows, the first one on top. `series`: {name: [(row, begin, length)]}; the most time first."""
+    for at, (name, found) in enumerate(series.items()):
+        color = PALETTE[at % len(PALETTE)]
+        for row, begin, length in found:
+            axes.broken_barh([(begin, length)], (row - 0.4, 0.8), facecolors=color, edgecolor="white", linewidth=0.3)
+        axes.broken_barh([], (0, 0), facecolors=color, label=name)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.invert_yaxis()
+    axes.set(title=title, xlabel=label)
+    if series:
+        axes.legend(frameon=False, fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)

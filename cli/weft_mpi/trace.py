@@ -164,19 +164,25 @@ def names_of_processes(trace):
     return {event["pid"]: event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"}
 
 
-def time_by_call(trace):
-    """Returns {rank: {call: (number, seconds)}} of the outermost ranges, and the seconds that the trace covers."""
-    ranks, covered, first, last = {}, {}, None, 0
+def outermost_calls(trace):
+    """Yields the events of calls that are not inside of another call."""
+    covered = {}
     for event in trace["traceEvents"]:
-        if event["ph"] != "X":
+        if event["ph"] != "X" or event["cat"] != "call":
             continue
-        end = event["ts"] + event["dur"]
-        first, last = event["ts"] if first is None else min(first, event["ts"]), max(last, end)
         track = (event["pid"], event["tid"])
-        if event["cat"] != "call" or event["ts"] < covered.get(track, -1):
-            continue
-        covered[track] = end
+        if event["ts"] >= covered.get(track, -1):
+            covered[track] = event["ts"] + event["dur"]
+            yield event
+
+
+def time_by_call(trace):
+    """Returns {rank: {call: (number, seconds)}} of the outermost calls, and the seconds that the trace covers."""
+    ranks = {}
+    for event in outermost_calls(trace):
         calls = ranks.setdefault(event["pid"], {})
         number, seconds = calls.get(event["name"], (0, 0.0))
         calls[event["name"]] = (number + 1, seconds + event["dur"] / 1e6)
-    return ranks, (last - (first or 0)) / 1e6
+    ranges = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    first = min((event["ts"] for event in ranges), default=0)
+    return ranks, (max((event["ts"] + event["dur"] for event in ranges), default=0) - first) / 1e6

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 from weft_mpi import trace
+from weft_mpi.report import job
 
 PREFIX = os.environ["MPI_PREFIX"]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -166,6 +167,7 @@ def test_report(weft, traced, program, tmp_path):
     rows = json.loads(found.out)
     calls = {row[0]: row[2] for row in rows["Time in MPI calls, 2 ranks"]}
     assert calls["MPI_Allreduce"].startswith("%d calls; longest in rank " % (2 * COLLECTIVES))
+    assert len(rows["Timeline around the longest call, 2 ranks"]) == 2
     assert rows["A running job, 2 ranks"][0][2] == "waits 80 %, most for rank 1; the others waited for it 0 s in all"
     assert rows["A running job, 2 ranks"][1][2] == "waits 0 %; the others waited for it 2.8 s in all"
     assert "A running job" in open(page, encoding="utf-8").read()
@@ -173,6 +175,21 @@ def test_report(weft, traced, program, tmp_path):
     assert weft("report", str(tmp_path / "top.json"), "-o", page).status == 2
     (tmp_path / "trace.json").write_text('{"traceEvents":[]}')
     assert weft("report", str(tmp_path / "trace.json"), "-o", page).status == 2
+
+
+def test_timeline():
+    """Rank 1 is late for a call in which rank 0 waits 10 ms, with a call inside of it."""
+    calls = [(0, 9000, 10000, "MPI_Recv"), (0, 9500, 100, "MPI_Type_size"), (0, 60000, 5e6, "MPI_Finalize"),
+             (1, 18900, 200, "MPI_Send"), (1, 40000, 900, "MPI_Send")]  # fmt: skip
+    events = [{"ph": "X", "cat": "call", "tid": 0, "pid": pid, "ts": ts, "dur": dur, "name": name}
+              for pid, ts, dur, name in calls]  # fmt: skip
+    names = [{"ph": "M", "name": "process_name", "pid": pid, "args": {"name": "rank %d" % pid}} for pid in (0, 1)]
+    (section,) = job.timeline_sections({"traceEvents": names + events})
+    assert section["note"] == [
+        "The longest call is MPI_Recv of rank 0, 10 ms. Of all ranks, rank 1 is in MPI for the shortest part of this time."
+    ]
+    assert section["rows"] == [["rank 0", "10 ms", "30 ms", ""], ["rank 1", "0.2 ms", "30 ms", ""]]
+    assert job.timeline_sections({"traceEvents": names}) == []
 
 
 # The rules of a viewer: a range begins inside of its parent and does not end after it.

@@ -48,7 +48,8 @@ def run(arguments):
     sections = [bench_section(found, not arguments.no_reference) for found in results]
     if jacobi_runs:
         sections.append(jacobi_section(jacobi_runs, not arguments.no_reference))
-    sections += [job.trace_section(path) for path in traces] + [job.samples_section(path) for path in samples]
+    sections += [section for path in traces for section in job.trace_sections(path)]
+    sections += [job.samples_section(path) for path in samples]
     output.write_file(arguments.output, page.render(arguments.title, sections, machines(results)))
     if arguments.png:
         output.write_file(arguments.png, charts.stacked([section["draw"] for section in sections]))

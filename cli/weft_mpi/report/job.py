@@ -7,6 +7,8 @@ from weft_mpi.output import Refusal
 
 NAMES = {"unknown": "an unknown rank", "another job": "another job"}
 TOP_CALLS = 8  # calls that a chart names; the others are one
+LIFETIME = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize")  # not in the choice of the timeline's call
+SHORTEST = 1 / 2000  # share of the timeline's length that is visible
 
 
 def is_trace(path):
@@ -26,9 +28,46 @@ def begins_with(path, text):
         return False  # reported by the reader of results
 
 
-def trace_section(path):
-    """Returns the section of a trace: time by call and rank."""
+def trace_sections(path):
+    """Returns the sections of a trace: time by call and rank, and what all ranks do around the longest call."""
     found = trace.load(path)
+    return [times_section(path, found), *timeline_sections(found)]
+
+
+def timeline_sections(found):
+    """Returns a section with the calls of all ranks from before to after the longest one; none if there is no call."""
+    calls = list(trace.outermost_calls(found))
+    longest = max((event for event in calls if event["name"] not in LIFETIME), key=lambda event: event["dur"], default=None)
+    if longest is None or longest["dur"] <= 0:
+        return []
+    names = trace.names_of_processes(found)
+    begin, end = longest["ts"] - longest["dur"], longest["ts"] + 2 * longest["dur"]
+    ranks = sorted(names)
+    inside, series = dict.fromkeys(ranks, 0.0), {}
+    for event in calls:
+        first, last = max(begin, event["ts"]), min(end, event["ts"] + event["dur"])
+        if last - first < (end - begin) * SHORTEST:
+            continue
+        inside[event["pid"]] += last - first
+        bar = (ranks.index(event["pid"]), (first - begin) / 1000, (last - first) / 1000)
+        series.setdefault(event["name"], []).append(bar)
+    series = dict(sorted(series.items(), key=lambda item: -sum(length for _, _, length in item[1])))
+    latest = min(ranks, key=lambda rank: inside[rank])
+    note = "The longest call is %s of %s, %.4g ms. Of all ranks, %s is in MPI for the shortest part of this time." % (
+        longest["name"], names[longest["pid"]], longest["dur"] / 1000, names[latest])  # fmt: skip
+    title = "Timeline around the longest call, %d ranks" % len(ranks)
+    labels = [names[rank] for rank in ranks]
+    return [{
+        "title": title,
+        "note": [note],
+        "draw": lambda axes: charts.timeline(axes, title, "ms", labels, series),
+        "headings": ("rank", "in MPI", "of", ""),
+        "rows": [[names[rank], "%.4g ms" % (inside[rank] / 1000), "%.4g ms" % ((end - begin) / 1000), ""] for rank in ranks],
+    }]  # fmt: skip
+
+
+def times_section(path, found):
+    """Returns the section of time by call and rank."""
     ranks, seconds = trace.time_by_call(found)
     names = trace.names_of_processes(found)
     totals = {}
