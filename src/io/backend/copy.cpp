@@ -26,27 +26,35 @@ void copy_line(std::byte* to, const std::byte* from) {
   _mm_stream_si128(target + 3, d);
 }
 
+void copy_lines(std::byte*& to, const std::byte*& from, size_t& n) {
+  for (; n >= kLineBytes; to += kLineBytes, from += kLineBytes, n -= kLineBytes) copy_line(to, from);
+}
+
+void copy_pages(std::byte*& to, const std::byte*& from, size_t& n) {
+  constexpr size_t kGroupBytes = kPages * kPageBytes;
+  for (; n >= kGroupBytes; to += kGroupBytes, from += kGroupBytes, n -= kGroupBytes)
+    for (size_t line = 0; line < kPageBytes; line += kLineBytes)
+      for (size_t page = 0; page < kGroupBytes; page += kPageBytes)
+        copy_line(to + page + line, from + page + line);
+}
+
 }  // namespace
 
-void copy_streaming(std::byte* to, const std::byte* from, size_t n) {
-  if (n < kPageBytes) {
+void copy(CopyWay way, std::byte* to, const std::byte* from, size_t n) {
+  if (way == CopyWay::cached || n < kPageBytes) {
     std::memcpy(to, from, n);
     return;
   }
   const size_t head = (kLineBytes - reinterpret_cast<uintptr_t>(to) % kLineBytes) % kLineBytes;
   std::memcpy(to, from, head);
   to += head, from += head, n -= head;
-  constexpr size_t kGroupBytes = kPages * kPageBytes;
-  for (; n >= kGroupBytes; to += kGroupBytes, from += kGroupBytes, n -= kGroupBytes)
-    for (size_t line = 0; line < kPageBytes; line += kLineBytes)
-      for (size_t page = 0; page < kGroupBytes; page += kPageBytes)
-        copy_line(to + page + line, from + page + line);
-  for (; n >= kLineBytes; to += kLineBytes, from += kLineBytes, n -= kLineBytes) copy_line(to, from);
+  if (way == CopyWay::pages) copy_pages(to, from, n);
+  copy_lines(to, from, n);
   _mm_sfence();  // before other processes learn of the data
   std::memcpy(to, from, n);
 }
 #else
-void copy_streaming(std::byte* to, const std::byte* from, size_t n) { std::memcpy(to, from, n); }
+void copy(CopyWay, std::byte* to, const std::byte* from, size_t n) { std::memcpy(to, from, n); }
 #endif
 
 }  // namespace weft::io

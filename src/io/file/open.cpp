@@ -186,6 +186,7 @@ Status File::close(File* file) {
     return idle;
   });
   const std::string path = file->target->descriptor.path();
+  file->target->kept.clear();
   if (Status closed = file->target->descriptor.close(); outcome.ok()) outcome = std::move(closed);
   outcome = file->agree(std::move(outcome));
   if ((file->amode & kDeleteOnClose) != 0 && file->comm->rank() == 0 && ::unlink(path.c_str()) != 0 &&

@@ -124,7 +124,7 @@ Result<int64_t> read_independent(Target& target, const View& view, int64_t strea
     if (batch.runs.empty()) return true;
     const bool sieve = ordered && (hints.romio_ds_read == Use::enable ||
                                    (hints.romio_ds_read == Use::automatic && batch.mean_gap() <= most_gap));
-    auto read = use != UsePresent::never && maps_present(batch)
+    auto read = use != UsePresent::never && maps_present(batch, use)
                     ? access_present(target, to, batch, false, use, block)
                     : read_batch(target, to, batch, sieve, limits.bytes, sieve_block, block);
     const int64_t wanted = batch.useful;
@@ -169,7 +169,7 @@ Status write_independent(Target& target, const View& view, int64_t stream, const
     if (batch.runs.empty()) return true;
     if (sieve) {
       outcome = write_sieved(target, from, batch, sieve_block, block);
-    } else if (use != UsePresent::never && maps_present(batch)) {
+    } else if (use != UsePresent::never && maps_present(batch, use)) {
       auto written = access_present(target, from, batch, true, use, block);
       if (!written) outcome = std::move(written).error();
     } else if (!map || !write_mapped(target, from, batch)) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "io/independent/present.hpp"
 
-#include <atomic>
+#include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/counters.hpp"
@@ -15,8 +17,9 @@ counters::Counter reads("io.present_reads", counters::Unit::events,
                         "Parts of up to 4 MiB read through a mapping of pages that the file has");
 counters::Counter writes("io.present_writes", counters::Unit::events,
                          "Parts of up to 4 MiB written through a mapping of pages that the file has");
+counters::Counter kept_accesses("io.kept_accesses", counters::Unit::events,
+                                "Parts of up to 4 MiB of files that were mapped already: no page faults");
 
-constexpr int64_t kWindowBytes = int64_t{4} << 20;  // mapped at once
 constexpr int64_t kGapBytes = int64_t{1} << 20;     // largest gap in a mapping: address space only
 constexpr int64_t kOwnRunBytes = 64 << 10;          // from here on runs make only their own pages present
 constexpr int64_t kLeastBytes = 32 << 10;           // of a batch
@@ -24,33 +27,11 @@ constexpr int64_t kLeastMeasuredBytes = 256 << 10;  // of an access whose path i
 constexpr int64_t kMostShare = 4;                   // mapped bytes for each byte of the access
 constexpr int64_t kPageBytes = 4096;
 
-/// Chooses between system calls and mappings for the next window by the times of earlier ones.
-class Choice {
- public:
-  [[nodiscard]] bool mapping() {
-    const int64_t call = cost_[0].load(std::memory_order_relaxed);
-    const int64_t map = cost_[1].load(std::memory_order_relaxed);
-    if (map == 0 || call == 0) return map == 0;
-    const bool again = windows_.fetch_add(1, std::memory_order_relaxed) % kWindowsPerTrial == 0;
-    return (map < call) != again;  // the path that was slower is tried now and then
-  }
-  void add(bool mapping, int64_t bytes, uint64_t ns) {
-    const int64_t now = static_cast<int64_t>(ns) * 1024 / bytes + 1;
-    std::atomic<int64_t>& cost = cost_[mapping ? 1 : 0];
-    const int64_t old = cost.load(std::memory_order_relaxed);
-    // A thread that does not run for a while must not change the choice.
-    const int64_t next = old == 0 || now < old ? now : old + (std::min(now, 2 * old) - old) / 8 + 1;
-    cost.store(next, std::memory_order_relaxed);
-  }
+/// The ways of Target::first_reads and first_writes.
+enum Way : size_t { kCalls, kMapping };
 
- private:
-  static constexpr uint32_t kWindowsPerTrial = 64;
-  std::atomic<int64_t> cost_[2]{};  ///< ns for each KiB by system calls and mappings; 0: not measured
-  std::atomic<uint32_t> windows_{0};
-};
-
-/// Of this process: reads and writes.
-Choice choices[2];
+/// Ways to copy, of this process: the processor decides. By direction and length of runs.
+Fastest<kCopyWays> copies[2][2];
 
 bool long_runs(const View& view) { return view.contiguous || view.mean_run >= kOwnRunBytes; }
 
@@ -58,38 +39,116 @@ bool makes_own_pages_present(const Batch& batch) {
   return batch.runs.size() == 1 || batch.useful >= kOwnRunBytes * static_cast<int64_t>(batch.runs.size());
 }
 
-/// Moves one window. Returns the bytes moved.
-Result<int64_t> access_window(const Target& target, const MemoryStream& memory, const Batch& batch,
-                              const Range& window, bool write, const Mapping* mapping, bool own_pages,
-                              Block& block) {
+/// An access of a batch: what its windows have in common.
+struct PresentAccess {
+  Target& target;
+  const MemoryStream& memory;
+  const Batch& batch;
+  bool write, own_pages;
+  Block& block;
+};
+
+/// Calls visit(range) for the pages of a window that an access needs, until it returns false.
+template <class Visit>
+void for_each_page_range(const PresentAccess& access, const Range& window, Visit&& visit) {
+  if (access.own_pages)
+    for_each_part(access.batch, window, [&](const FileRun& part) {
+      return visit(Range{part.at, part.at + part.length});
+    });
+  else
+    visit(window);
+}
+
+bool is_kept(const PresentAccess& access, const Range& window) {
+  bool all = true;
+  for_each_page_range(access, window,
+                      [&](const Range& range) { return all = access.target.kept.has(range); });
+  return all && access.target.descriptor.filled(window);
+}
+
+/// The pages of a window in the address space: kept, or mapped for this access.
+class Pages {
+ public:
+  Pages(const PresentAccess& access, const Range& window) : access_(access), window_(window) {
+    if (!access.own_pages) address_ = provide(window);
+  }
+  /// Address of a part of the window; null: system calls move it.
+  [[nodiscard]] std::byte* at(const Range& part) {
+    if (access_.own_pages) return provide(part);
+    return address_ == nullptr ? nullptr : address_ + (part.first - window_.first);
+  }
+
+ private:
+  std::byte* provide(const Range& range) {
+    if (std::byte* const kept = access_.target.kept.provide(range); kept != nullptr) return kept;
+    if (mapping_ == nullptr)
+      mapping_ = std::make_unique<const Mapping>(access_.target.descriptor, window_,
+                                                 access_.write ? Mapping::Use::write : Mapping::Use::read);
+    return mapping_->valid() && mapping_->populate_present(range) ? mapping_->at(range.first) : nullptr;
+  }
+  const PresentAccess& access_;
+  const Range window_;
+  std::unique_ptr<const Mapping> mapping_;
+  std::byte* address_ = nullptr;
+};
+
+/// Moves one window through `pages`; null: by system calls. Returns the bytes moved.
+Result<int64_t> access_window(const PresentAccess& access, const Range& window, Pages* pages, CopyWay way) {
+  const MemoryStream& memory = access.memory;
   int64_t total = 0;
   bool used = false;
   Status failed;
-  for_each_part(batch, window, [&](const FileRun& part) {
-    if (mapping != nullptr && (!own_pages || mapping->populate_present({part.at, part.at + part.length}))) {
-      if (write)
-        memory.copy_to(mapping->at(part.at), part.stream, part.length);
+  for_each_part(access.batch, window, [&](const FileRun& part) {
+    std::byte* const at = pages == nullptr ? nullptr : pages->at({part.at, part.at + part.length});
+    if (at != nullptr) {
+      if (access.write)
+        memory.copy_to(at, part.stream, part.length, way);
       else
-        memory.copy_from(mapping->at(part.at), part.stream, part.length);
+        memory.copy_from(at, part.stream, part.length, way);
       total += part.length;
       used = true;
       return true;
     }
-    if (write) {
-      failed = write_run(target.descriptor, memory, part, block);
+    if (access.write) {
+      failed = write_run(access.target.descriptor, memory, part, access.block);
       if (failed.ok()) total += part.length;
       return failed.ok();
     }
-    auto read = read_run(target.descriptor, memory, part, block);
+    auto read = read_run(access.target.descriptor, memory, part, access.block);
     if (!read)
       failed = std::move(read).error();
     else
       total += *read;
     return read && *read == part.length;
   });
-  if (used) (write ? writes : reads).add();
+  if (used) (access.write ? writes : reads).add();
   WEFT_TRY(std::move(failed));
   return total;
+}
+
+/// The same, on the way that has been the fastest.
+Result<int64_t> access_fastest(const PresentAccess& access, const Range& window, UsePresent use) {
+  const bool kept = is_kept(access, window);
+  Fastest<kCopyWays>& copy = copies[access.write ? 1 : 0][access.own_pages ? 1 : 0];
+  Fastest<2>& first = access.write ? access.target.first_writes : access.target.first_reads;
+  const size_t copy_way = kept ? copy.next() : copy.best();
+  size_t way = kMapping;
+  if (!kept && use == UsePresent::measured) way = first.next();
+  if (!kept && use == UsePresent::kept) way = kCalls;  // another process has changed the size
+  const uint64_t begin = monotonic_ns();
+  auto moved = [&] {
+    if (way == kCalls) return access_window(access, window, nullptr, CopyWay::cached);
+    Pages pages(access, window);
+    return access_window(access, window, &pages, static_cast<CopyWay>(copy_way));
+  }();
+  if (!moved || *moved == 0) return moved;
+  const uint64_t ns = monotonic_ns() - begin;
+  if (kept) kept_accesses.add();
+  if (kept)
+    copy.add(copy_way, *moved, ns);
+  else if (use == UsePresent::measured)
+    first.add(way, *moved, ns);
+  return moved;
 }
 
 }  // namespace
@@ -115,44 +174,38 @@ UsePresent use_of_write(const Target& target, const View& view, int64_t stream, 
 
 UsePresent use_of_read(const Target& target, const View& view, int64_t stream, int64_t bytes,
                        const MemoryStream& memory) {
-  if (bytes < kLeastMeasuredBytes || !memory.contiguous() || !long_runs(view)) return UsePresent::never;
-  const bool may = target.hints.romio_ds_read == Use::automatic && is_present(target, view, stream, bytes);
-  return may ? UsePresent::measured : UsePresent::never;
+  if (bytes < kLeastBytes || target.hints.romio_ds_read != Use::automatic ||
+      !is_present(target, view, stream, bytes))
+    return UsePresent::never;
+  if (target.kept.has({view.position(stream), view.position(stream + bytes - 1) + 1}))
+    return UsePresent::kept;
+  const bool measured = bytes >= kLeastMeasuredBytes && memory.contiguous() && long_runs(view);
+  return measured ? UsePresent::measured : UsePresent::never;
 }
 
-Limits present_limits() { return {kWindowBytes, kGapBytes}; }
+Limits present_limits() { return {KeptMappings::kWindowBytes, kGapBytes}; }
 
-bool maps_present(const Batch& batch) {
+bool maps_present(const Batch& batch, UsePresent use) {
   const int64_t bytes = batch.span().bytes();
-  return bytes >= kLeastBytes && (makes_own_pages_present(batch) || batch.useful * kMostShare >= bytes);
+  return bytes >= kLeastBytes &&
+         (use == UsePresent::kept || makes_own_pages_present(batch) || batch.useful * kMostShare >= bytes);
 }
 
-Result<int64_t> access_present(const Target& target, const MemoryStream& memory, const Batch& batch,
-                               bool write, UsePresent use, Block& block) {
+Result<int64_t> access_present(Target& target, const MemoryStream& memory, const Batch& batch, bool write,
+                               UsePresent use, Block& block) {
   if (write) {  // a system call sets the time of the file, and finds errors
     FileRun first = batch.runs.front();
     first.length = std::min(first.length, kPageBytes);
     WEFT_TRY(write_run(target.descriptor, memory, first, block));
   }
-  const bool own_pages = makes_own_pages_present(batch);
-  Choice& choice = choices[write ? 1 : 0];
+  const PresentAccess access{target, memory, batch, write, makes_own_pages_present(batch), block};
   const Range span = batch.span();
   int64_t total = 0;
   for (Range window{span.first, 0}; window.first < span.end; window.first = window.end) {
-    window.end = std::min(span.end, window.first / kWindowBytes * kWindowBytes + kWindowBytes);
-    const bool map = use == UsePresent::always || choice.mapping();
-    const uint64_t begin = use == UsePresent::measured ? monotonic_ns() : 0;
-    Result<int64_t> moved = int64_t{0};
-    if (map) {
-      const Mapping mapping(target.descriptor, window, write ? Mapping::Use::write : Mapping::Use::read);
-      const bool mapped = mapping.valid() && (own_pages || mapping.populate_present(window));
-      moved =
-          access_window(target, memory, batch, window, write, mapped ? &mapping : nullptr, own_pages, block);
-    } else {
-      moved = access_window(target, memory, batch, window, write, nullptr, own_pages, block);
-    }
+    constexpr int64_t kBytes = KeptMappings::kWindowBytes;
+    window.end = std::min(span.end, window.first / kBytes * kBytes + kBytes);
+    auto moved = access_fastest(access, window, use);
     if (!moved) return moved;
-    if (use == UsePresent::measured && *moved > 0) choice.add(map, *moved, monotonic_ns() - begin);
     total += *moved;
   }
   return total;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Accesses through mappings of pages that a file has in memory (tmpfs). Processes that write by system calls
-// wait for each other at the lock of the file; writers to mapped pages do not. If no process waits, the
-// processor decides which is faster, so both are measured. Threading: any thread, without the instance lock.
+// wait for each other at the lock of the file; writers to mapped pages do not. Pages stay mapped until the
+// file is closed, and later accesses are copies without system calls. If pages are not mapped yet and no
+// process waits, the processor decides which is faster, so both are measured for each file, and ways to copy
+// for each process. Threading: any thread, without the instance lock.
 #pragma once
 #include "io/backend/target.hpp"
 #include "io/independent/runs.hpp"
@@ -12,8 +14,9 @@ namespace weft::io {
 /// When an access uses mappings of present pages.
 enum class UsePresent {
   never,
-  measured,  ///< where they have been faster in this process
+  measured,  ///< where they have been faster for this file, and where pages are mapped
   always,
+  kept,  ///< all pages are mapped
 };
 
 /// Whether an access is one of pages in memory that may be mapped: bytes of the file on tmpfs, without holes.
@@ -28,10 +31,10 @@ enum class UsePresent {
 
 /// Limits of the batches of these accesses.
 [[nodiscard]] Limits present_limits();
-/// Whether few enough of the pages that a mapping of the batch needs belong to others.
-[[nodiscard]] bool maps_present(const Batch& batch);
+/// Whether a mapping of the batch pays: few enough of the pages that it needs belong to others.
+[[nodiscard]] bool maps_present(const Batch& batch, UsePresent use);
 /// Reads or writes a batch. Returns the bytes moved, fewer if the file has been truncated.
-[[nodiscard]] Result<int64_t> access_present(const Target& target, const MemoryStream& memory,
-                                             const Batch& batch, bool write, UsePresent use, Block& block);
+[[nodiscard]] Result<int64_t> access_present(Target& target, const MemoryStream& memory, const Batch& batch,
+                                             bool write, UsePresent use, Block& block);
 
 }  // namespace weft::io
