@@ -3,6 +3,7 @@
 // preadv2 or pwritev2 moves. TEST_INTERRUPT: every Nth of these calls fails with EINTR. TEST_FULL: file
 // offset in bytes from which writes and allocations fail with ENOSPC. TEST_BAD: file offset from which reads
 // fail with EIO. TEST_UNMAPPED=allocate|populate: files cannot be mapped, for want of fallocate or of pages.
+// TEST_NFS: all files are on NFS; test_locks(): how often the process has waited for a lock of a file.
 // TEST_LUSTRE: all files are on Lustre; the layout of a new file is kept in an extended attribute.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -85,7 +86,26 @@ EXPORT ssize_t pwrite(int fd, const void* from, size_t bytes, off_t offset) {
   return pwritev2(fd, &part, 1, offset, 0);
 }
 
-// Lustre.
+// NFS and Lustre.
+
+static atomic_long locks;
+EXPORT long test_locks(void) { return locks; }
+
+static int control(const char* name, int fd, int request, void* argument) {
+  if (request == F_OFD_SETLKW) ++locks;
+  return ((int (*)(int, int, ...))dlsym(RTLD_NEXT, name))(fd, request, argument);
+}
+
+#define CONTROL(name)                             \
+  EXPORT int name(int fd, int request, ...) {     \
+    va_list list;                                 \
+    va_start(list, request);                      \
+    void* argument = va_arg(list, void*);         \
+    va_end(list);                                 \
+    return control(#name, fd, request, argument); \
+  }
+CONTROL(fcntl)
+CONTROL(fcntl64)
 
 EXPORT int statfs(const char* path, struct statfs* system) {
   const int code = ((int (*)(const char*, struct statfs*))dlsym(RTLD_NEXT, "statfs"))(path, system);
@@ -96,6 +116,7 @@ EXPORT int statfs(const char* path, struct statfs* system) {
 EXPORT int fstatfs(int fd, struct statfs* system) {
   const int code = ((int (*)(int, struct statfs*))dlsym(RTLD_NEXT, "fstatfs"))(fd, system);
   if (code == 0 && getenv("TEST_LUSTRE") != NULL) system->f_type = 0x0bd00bd0;
+  if (code == 0 && getenv("TEST_NFS") != NULL) system->f_type = 0x6969;
   return code;
 }
 

@@ -18,11 +18,11 @@ struct FileSystem {
   const char* name;
   bool local;  ///< of one host, with coherent mappings
 };
-constexpr long kLustre = 0x0bd00bd0, kTmpfs = 0x01021994;
+constexpr long kLustre = 0x0bd00bd0, kNfs = 0x6969, kTmpfs = 0x01021994;
 constexpr FileSystem kFileSystems[] = {
     {kTmpfs, "tmpfs", true},      {0xef53, "ext4", true},          {0x58465342, "XFS", true},
     {0x9123683e, "Btrfs", true},  {0x794c7630, "overlayfs", true}, {0x858458f6, "ramfs", false},
-    {0x6969, "NFS", false},       {kLustre, "Lustre", false},      {0x47504653, "GPFS", false},
+    {kNfs, "NFS", false},         {kLustre, "Lustre", false},      {0x47504653, "GPFS", false},
     {0x65735546, "FUSE", false},  {0x19830326, "BeeGFS", false},   {0x2fc12fc1, "ZFS", false},
     {0x00c36400, "CephFS", false}};
 
@@ -65,6 +65,8 @@ bool on_local_file_system(const Descriptor& file) {
 }
 
 bool in_memory(const Descriptor& file) { return type_of(file) == kTmpfs; }
+
+bool cached_by_hosts(const Descriptor& file) { return type_of(file) == kNfs; }
 
 Stripes stripes_of(const Descriptor& file) {
   if (type_of(file) != kLustre) return {};

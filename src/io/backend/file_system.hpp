@@ -18,6 +18,9 @@ namespace weft::io {
 /// Whether the pages of the file are the file, and may be mapped and written without a notification: tmpfs.
 [[nodiscard]] bool in_memory(const Descriptor& file);
 
+/// Whether each host keeps pages of the file until it asks the server for a lock: NFS.
+[[nodiscard]] bool cached_by_hosts(const Descriptor& file);
+
 /// How a file is spread over servers (object storage targets).
 struct Stripes {
   int64_t count = 0;  ///< servers; 0: unknown, or the default of the folder

@@ -6,6 +6,7 @@
 
 #include "coll/schedule/collective.hpp"
 #include "io/backend/error.hpp"
+#include "io/backend/file_system.hpp"
 #include "io/file/agreement.hpp"
 
 namespace weft::io {
@@ -59,6 +60,13 @@ Status File::sync() {
     return error(ErrorClass::read_only, "the file was opened with MPI_MODE_RDONLY: it has nothing to sync");
   Status own;
   if (target->dirty.exchange(false)) own = instance.unlocked([&] { return target->descriptor.sync(); });
+  // The data of other hosts becomes visible when this host asks for a lock.
+  if (own.ok() && hosts_ > 1 && cached_by_hosts(target->descriptor)) {
+    constexpr Range kAll{0, std::numeric_limits<int64_t>::max()};
+    const bool readable = (amode & kWriteOnly) == 0;
+    own = instance.unlocked([&] { return target->descriptor.lock(kAll, !readable); });
+    if (own.ok()) target->descriptor.unlock(kAll);
+  }
   return agree(std::move(own));
 }
 
