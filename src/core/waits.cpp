@@ -119,7 +119,9 @@ void WaitPublisher::open(wait_table::Table* table, int rank, int size) {
   table->left.store(table_->left.load(std::memory_order_relaxed), std::memory_order_relaxed);
   table->threaded.store(table_->threaded.load(std::memory_order_relaxed), std::memory_order_relaxed);
   counters::publish();
+  table_->pid.store(0, std::memory_order_relaxed);  // readers skip the former table
   table_ = table;
+  used_ = 1;
   table_->rank = rank;
   table_->size = size;
   table_->pid.store(::getpid(), std::memory_order_release);
@@ -168,7 +170,8 @@ void WaitPublisher::publish(Record*& record, const MpiCall& call, const WaitTarg
 
 void WaitPublisher::withdraw(Record& record) {
   record.seen.store(0, std::memory_order_release);
-  used_ &= ~(1u << (&record - table_->records));
+  for (int i = 0; i < wait_table::kRecords; ++i)  // none, if open() came meanwhile
+    if (&record == &table_->records[i]) used_ &= ~(1u << i);
 }
 
 void WaitPublisher::publish_poll(const WaitTarget& target, uint64_t now) {

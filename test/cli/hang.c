@@ -4,6 +4,7 @@
 // says otherwise. Other arguments: the whole job is stuck in one way.
 #include <mpi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +177,33 @@ static void stick_in_window(int world_rank) {
   }
 }
 
+/* Prints the pid of rank 0, and rank 1 dies. */
+static void lose_rank(int rank) {
+  if (rank == 0) printf("%d\n", (int)getpid()), fflush(stdout);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 1) raise(SIGKILL);
+  MPI_Recv(in, 1, MPI_INT, rank == 0 ? 2 : 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* Prints the own pid and that of the first of two spawned processes, which wait for each other. */
+static void stick_with_spawned(char* program) {
+  char* arguments[] = {"spawned", NULL};
+  MPI_Comm children;
+  int pid;
+  MPI_Comm_spawn(program, arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_SELF, &children, MPI_ERRCODES_IGNORE);
+  MPI_Recv(&pid, 1, MPI_INT, 0, 1, children, MPI_STATUS_IGNORE);
+  printf("%d\n%d\n", (int)getpid(), pid), fflush(stdout);
+  MPI_Recv(in, 1, MPI_INT, 1, 6, children, MPI_STATUS_IGNORE);
+}
+
+static void stick_as_spawned(int rank) {
+  MPI_Comm parents;
+  const int pid = (int)getpid();
+  MPI_Comm_get_parent(&parents);
+  if (rank == 0) MPI_Send(&pid, 1, MPI_INT, 0, 1, parents);
+  MPI_Recv(in, 1, MPI_INT, 1 - rank, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
 int main(int argc, char** argv) {
   int provided, world_rank;
   const char* const mode = argc > 1 ? argv[1] : "";
@@ -187,6 +215,9 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   if (strcmp(mode, "calls") == 0) stick_in_call(world_rank);
   if (strcmp(mode, "window") == 0) stick_in_window(world_rank);
+  if (strcmp(mode, "dead") == 0) lose_rank(world_rank);
+  if (strcmp(mode, "spawn") == 0) stick_with_spawned(argv[0]);
+  if (strcmp(mode, "spawned") == 0) stick_as_spawned(world_rank);
   if (strcmp(mode, "ring") == 0) {
     int size;
     MPI_Comm_size(MPI_COMM_WORLD, &size);

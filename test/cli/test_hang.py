@@ -219,6 +219,37 @@ def test_singletons(weft, program):
     assert "deadlock: rank 0 waits in MPI_Recv for itself" in text
 
 
+def test_a_failed_rank(weft, program):
+    job = start("--continue-on-failure", "-n", "3", program, "dead")
+    try:
+        pid = int(job.stdout.readline())
+        text = until(lambda: look_for(weft, pid, r"rank 1 \(pid \d+\): has ended\n[^$]*deadlock"))
+    finally:
+        job.kill()
+        job.communicate()
+    assert re.search(r"deadlock: rank 0 waits in MPI_Recv for rank 2, rank 2 waits in MPI_Recv for rank 0", text)
+
+
+def test_spawned_jobs(weft, program):
+    """A process of either job names its job; a signal to mpiexec shows both."""
+    job = start("-n", "1", program, "spawn")
+    try:
+        parent, child = (int(job.stdout.readline()) for _ in range(2))
+        spawned = until(lambda: look_for(weft, child, "deadlock"))
+        assert "rank 0 (pid %d): MPI_Recv on MPI_COMM_WORLD" % child in spawned and str(parent) not in spawned
+        first = until(lambda: look_for(weft, parent, "since"))
+        assert "(pid %d" % parent in first and first.count("(pid") == 1 and "rank 1 (of another job), tag 6" in first
+        job.send_signal(signal.SIGUSR1)
+        lines = []
+        while not lines or "deadlock" not in lines[-1]:
+            lines.append(job.stderr.readline())
+            assert lines[-1], lines
+    finally:
+        job.kill()
+        job.communicate()
+    assert re.search(r"tag 6[^$]*\n spawned job 1:\n  rank 0 [^$]*\n  rank 1 ", "".join(lines)), lines
+
+
 def test_no_job(weft):
     refused = weft("hang", str(os.getpid()))
     assert refused.status == 2 and "is not a rank" in refused.err
