@@ -63,9 +63,17 @@ def kill_and_wait(program, job, kills):
     return "".join(lines)
 
 
+def read_until(job, text):
+    """Returns the lines of output up to one with the text, or to the end."""
+    lines = [""]
+    while text not in lines[-1] and (line := job.stdout.readline()):
+        lines.append(line)
+    return "".join(lines)
+
+
 def run(program, arguments, delays, **variables):
-    """Runs a program, and kills a random rank after each delay in seconds since the one before. A number
-    instead of delays: kills of a program that replaces its processes."""
+    """Runs a program, and kills a random rank after each delay in seconds since the one before, or after a line of
+    output with a text. A number instead of delays: kills of a program that replaces its processes."""
     mpiexec = os.path.join(PREFIX, "bin", "mpiexec")
     command = [mpiexec, "--continue-on-failure", "-n", str(RANKS), "--timeout", "200", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -73,10 +81,14 @@ def run(program, arguments, delays, **variables):
         if isinstance(delays, int):
             output = kill_and_wait(program, job, delays)
         else:
+            output = ""
             for delay in delays:
-                time.sleep(delay)
+                if isinstance(delay, str):
+                    output += read_until(job, delay)
+                else:
+                    time.sleep(delay)
                 kill_one(program, job)
-            output = job.stdout.read()
+            output += job.stdout.read()
         errors = job.stderr.read()
     return job.returncode, output, errors
 
@@ -131,18 +143,26 @@ class Elastic(unittest.TestCase):
                 self.assertEqual(field, undisturbed, errors)
                 self.assertGreater(deaths, KILLS // 8, errors)
 
-    def test_training(self):
+    def train(self, delays, expected, *options):
         if not os.path.exists(os.path.join(MPI4PY, "stamp")):
             self.skipTest("mpi4py was not built")
-        try:
-            import numpy  # noqa: F401
-        except ImportError:
+        path = os.pathsep.join(filter(None, [MPI4PY, os.environ.get("TEST_NUMPY")]))
+        variables = {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
+        if subprocess.run([sys.executable, "-c", "import numpy"], env={**os.environ, **variables},
+                          stderr=subprocess.DEVNULL, check=False).returncode:  # fmt: skip
             self.skipTest("no NumPy")
         train = os.path.join(EXAMPLES, "train.py")
-        path = {"PYTHONPATH": MPI4PY, "OPENBLAS_NUM_THREADS": "1"}
-        status, output, errors = run(train, [sys.executable, train, "--steps", "800"], (3.0, 0.5), **path)
-        self.assertRegex(output, r"finished with [234] workers, loss 0\.0", output + errors)
+        command = [sys.executable, train, "--steps", "600", *options]
+        status, output, errors = run(train, command, delays, **variables)
+        self.assertRegex(output, expected, errors)
+        self.assertRegex(output, r"workers, loss 0\.0", errors)
         self.assertIn(status, (0, KILLED))
+
+    def test_training(self):
+        self.train(("step 100:", "go on"), r"finished with 2 workers")
+
+    def test_training_that_replaces_workers(self):
+        self.train(("step 100:", "are back", "go on"), r"(?s)4 workers are back.*finished with 4 workers", "--respawn")
 
 
 if __name__ == "__main__":
