@@ -47,12 +47,15 @@ bool duplicate_to(int source, int target) {
   return ::dup2(source, target) == target;
 }
 
-[[noreturn]] void exec_child(int rank, const RankPlan& plan, const Channels& channels,
+[[noreturn]] void exec_child(int rank, const RankPlan& plan, Session session, const Channels& channels,
                              const InheritedState& inherited, pid_t parent, int failure_fd) {
   // If the supervisor is killed, no other process kills the rank.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(failure_fd, {rank, StartFailure::program, errno});
   if (::getppid() != parent) ::_exit(127);
-  ::setsid();  // the scheduler's autogroups give each session the same share of a busy core
+  if (session == Session::own)
+    ::setsid();
+  else
+    ::setpgid(0, 0);
   if (!duplicate_to(channels.child_input, STDIN_FILENO) ||
       !duplicate_to(channels.child_output, STDOUT_FILENO) ||
       !duplicate_to(channels.child_error, STDERR_FILENO) || !duplicate_to(channels.child_pmi, kPmiFd))
@@ -98,11 +101,11 @@ void InheritedState::restore() const {
   ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
 }
 
-pid_t spawn(int rank, const RankPlan& plan, const Channels& channels, const InheritedState& inherited,
-            int failure_fd) {
+pid_t spawn(int rank, const RankPlan& plan, Session session, const Channels& channels,
+            const InheritedState& inherited, int failure_fd) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) exec_child(rank, plan, channels, inherited, parent, failure_fd);
+  if (pid == 0) exec_child(rank, plan, session, channels, inherited, parent, failure_fd);
   return pid;
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Spawn: starts a process from a RankPlan: own session, CPU binding, only descriptors 0, 1, 2 and
+// Spawn: starts a process from a RankPlan: session, CPU binding, only descriptors 0, 1, 2 and
 // kPmiFd, and the signal dispositions with which mpiexec was started.
 #pragma once
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/types.h>
+
+#include <cstdint>
 
 #include "mpiexec/plan.hpp"
 
@@ -34,9 +36,14 @@ struct StartFailure {
   int error;  ///< errno
 };
 
+/// Session of a process, by which the kernel's autogroups share a busy core. `own`: an equal share with every
+/// process of other sessions, but sched_yield() does not run the other ranks. `supervisor`: one share for all
+/// ranks, which hand over a core to each other by sched_yield(). Each process leads a process group.
+enum class Session : uint8_t { own, supervisor };
+
 /// Forks and executes. On failure in the child, a StartFailure is written to `failure_fd` and the child exits
 /// with 127. Returns the pid, or -1 with errno.
-[[nodiscard]] pid_t spawn(int rank, const RankPlan& plan, const Channels& channels,
+[[nodiscard]] pid_t spawn(int rank, const RankPlan& plan, Session session, const Channels& channels,
                           const InheritedState& inherited, int failure_fd);
 
 /// Opens /dev/null read-only on unused descriptors from 0 to kPmiFd, so that no later open() returns them,

@@ -18,6 +18,7 @@
 #include <unordered_map>
 
 #include "base/local_socket.hpp"
+#include "launch/cpus.hpp"
 #include "mpiexec/plan_file.hpp"
 #include "mpiexec/processes.hpp"
 
@@ -37,6 +38,8 @@ class Supervisor {
   enum class Phase { running, finishing, terminating, killing };
 
   void start_ranks(const std::vector<Channels>& channels);
+  /// Of a process, if this many run.
+  [[nodiscard]] static Session session_of(size_t processes);
   void send_event(Event event);
   void report_failures();
   /// Starts a process of a later job.
@@ -84,10 +87,16 @@ void Supervisor::send_event(Event event) {
   enter(Phase::terminating);
 }
 
+// Ranks that outnumber the cores wait for each other, and have to hand over their cores.
+Session Supervisor::session_of(size_t processes) {
+  return processes > launch::allowed_cpus().size() ? Session::supervisor : Session::own;
+}
+
 void Supervisor::start_ranks(const std::vector<Channels>& channels) {
+  const Session session = session_of(plans_.size());
   for (size_t i = 0; i < plans_.size(); ++i) {
     const int rank = static_cast<int>(i);
-    const pid_t pid = spawn(rank, plans_[i], channels[i], inherited_, failure_writer_);
+    const pid_t pid = spawn(rank, plans_[i], session, channels[i], inherited_, failure_writer_);
     if (pid < 0) {
       send_event({Event::not_started, rank, StartFailure::program, errno});
       return;
@@ -123,7 +132,7 @@ void Supervisor::start(int process, std::vector<int>& descriptors) {
 int Supervisor::start(int process, const RankPlan& plan, const Channels& channels) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return errno;
-  const pid_t pid = spawn(process, plan, channels, inherited_, ends[1]);
+  const pid_t pid = spawn(process, plan, session_of(process_of_.size() + 1), channels, inherited_, ends[1]);
   const int error = errno;
   ::close(ends[1]);
   if (pid < 0) {
@@ -181,7 +190,7 @@ void Supervisor::read_command() {
   switch (command.kind) {
     case Command::signal:
       for (const auto& [pid, rank] : process_of_) {
-        const pid_t group = ::kill(-pid, 0) == 0 ? -pid : pid;  // until the rank has called setsid()
+        const pid_t group = ::kill(-pid, 0) == 0 ? -pid : pid;  // until the rank leads its group
         ::kill(group, command.value);
         // SIGTSTP does not stop an orphaned process group (POSIX), which has no parent in its session.
         if (command.value == SIGTSTP) ::kill(group, SIGSTOP);
@@ -334,7 +343,7 @@ Result<SupervisorHandle> start_supervisor(const std::vector<RankPlan>& plans, st
     return Error(Errc::other, std::string("cannot start a process (") + std::strerror(errno) +
                                   "). Is the process limit reached (ulimit -u)?");
   if (pid == 0) {
-    ::setpgid(0, 0);  // Ctrl-C and kill -- -GROUP must not reach it
+    ::setsid();  // Ctrl-C and kill -- -GROUP must not reach it; ranks may share the session
     for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
       ::signal(signal, SIG_IGN);
     ::prctl(PR_SET_PDEATHSIG, SIGCONT);  // a stopped supervisor must notice the end of mpiexec

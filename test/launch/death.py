@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-from support import MPIEXEC, PEER, Mark, clean_environment, run, shell, start
+from support import CORES, MPIEXEC, PEER, Mark, clean_environment, run, shell, start
 
 LIMIT = 2.0  # seconds
 # A rank with a child, a grandchild in its own session that ignores SIGTERM, and an orphan.
@@ -273,18 +273,24 @@ class Signals(unittest.TestCase):
                 job.kill()
 
     def test_stopped_children_of_ranks_continue(self):
+        for ranks in (1, CORES + 1):  # sessions of their own, a common session
+            with self.subTest(ranks=ranks):
+                self.stop_and_continue(ranks)
+
+    def stop_and_continue(self, ranks):
         """Ctrl-Z stops the process group of a rank, although its session has no terminal."""
         script = "sh -c 'while true; do sleep 0.05; done' & echo ready; wait"
-        with start("-n", 2, *shell(script), variables=self.mark.variables) as job:
+        with start("-n", ranks, *shell(script), variables=self.mark.variables) as job:
             try:
-                for _ in range(2):
+                for _ in range(ranks):
                     job.stdout.readline()
                 job.send_signal(signal.SIGTSTP)
                 self.assertTrue(os.WIFSTOPPED(os.waitpid(job.pid, os.WUNTRACED)[1]))
                 deadline = time.monotonic() + LIMIT
-                while self.states().count("T") < 5 and time.monotonic() < deadline:
+                stopped = 1 + 2 * ranks  # mpiexec, two shells of each rank
+                while self.states().count("T") < stopped and time.monotonic() < deadline:
                     time.sleep(0.01)
-                self.assertGreaterEqual(self.states().count("T"), 5, self.states())  # mpiexec, two shells of each rank
+                self.assertGreaterEqual(self.states().count("T"), stopped, self.states())
                 job.send_signal(signal.SIGCONT)
                 while self.states().count("T") > 0 and time.monotonic() < deadline + LIMIT:
                     time.sleep(0.01)
@@ -292,13 +298,23 @@ class Signals(unittest.TestCase):
             finally:
                 job.kill()
 
-    def test_each_rank_has_a_session(self):
+    def test_sessions_of_ranks(self):
+        """A session for each rank, or one for all if they outnumber the cores; never mpiexec's own."""
         script = "set -- $(cat /proc/$$/stat); echo $1 $5 $6"
-        with start("-n", 3, *shell(script), variables=self.mark.variables) as job:
-            rows = [line.split() for line in job.stdout.read().decode().splitlines()]
-        self.assertEqual(len(rows), 3)
-        for pid, group, session in rows:
-            self.assertEqual((group, session), (pid, pid))
+        for ranks in (CORES, CORES + 1):
+            with self.subTest(ranks=ranks), start(
+                "-n", ranks, *shell(script), variables=self.mark.variables
+            ) as job:
+                rows = [line.split() for line in job.stdout.read().decode().splitlines()]
+                self.assertEqual(len(rows), ranks)
+                for pid, group, _ in rows:
+                    self.assertEqual(group, pid)
+                sessions = {session for _, _, session in rows}
+                self.assertNotIn(str(os.getsid(0)), sessions)
+                if ranks > CORES:
+                    self.assertEqual(len(sessions), 1)
+                else:
+                    self.assertEqual(sessions, {pid for pid, _, _ in rows})
 
     def states(self):
         """State letters of the job's processes."""

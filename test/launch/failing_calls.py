@@ -29,7 +29,7 @@ CALLS = {
     "pthread_create": errno.EAGAIN,
     "open": errno.EMFILE,
     "dup2": errno.EBUSY,
-    "setpgid": errno.EPERM,
+    "setsid": errno.EPERM,
     "poll": errno.ENOMEM,
     "read": errno.EIO,
     "write": errno.EIO,
