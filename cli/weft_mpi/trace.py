@@ -2,9 +2,9 @@
 # weft trace: runs a program with recording, and merges the files of its ranks into one trace in Chrome's format.
 #
 # A file of a rank (src/base/recorder.cpp) has a first line with words and values,
-#     weft-trace 2 rank 0 size 4 job 1234567 host 0 pid 4711 monotonic NS realtime NS
-# and a line per range: the number of its track, begin and end in ns of the monotonic clock, bytes, peer, tag (-1: none)
-# and the name; for tracks that are GPU streams "STREAM|NAME".
+#     weft-trace 3 rank 0 size 4 job 1234567 host 0 pid 4711 monotonic NS realtime NS
+# and a line per range: the number of its track, begin and end in ns of the monotonic clock, bytes, peer, tag (-1: none), communicator
+# (0: none) and the name; for tracks that are GPU streams "STREAM|NAME".
 import glob
 import json
 import os
@@ -15,7 +15,7 @@ import tempfile
 from weft_mpi import children, output
 from weft_mpi.output import Failure, Refusal
 
-FORMAT = 2
+FORMAT = 3
 STREAM_TRACKS = 1000  # added to the numbers of tracks that are streams, which are shown below the threads
 
 
@@ -60,7 +60,7 @@ def run(arguments):
 
 def parse(path):
     """Returns (header, tracks) of the file of one rank; None if it is empty. `tracks`: by number, (stream or None, list
-    of (begin, end, bytes, peer, tag, name))."""
+    of (begin, end, bytes, peer, tag, communicator, name))."""
     with open(path, encoding="utf-8") as file:
         words = file.readline().split()
         if len(words) < 2 or words[0] != "weft-trace":
@@ -70,12 +70,12 @@ def parse(path):
         header = {name: int(value) for name, value in zip(words[2::2], words[3::2])}
         tracks = {}
         for line in file:
-            fields = line.rstrip("\n").split(" ", 6)
-            if len(fields) < 7:
+            fields = line.rstrip("\n").split(" ", 7)
+            if len(fields) < 8:
                 break  # the process was killed while it wrote
-            track, begin, end, size, peer, tag = map(int, fields[:6])
-            stream, bar, name = fields[6].rpartition("|")
-            tracks.setdefault(track, (stream if bar else None, []))[1].append((begin, end, size, peer, tag, name))
+            track, begin, end, *details = map(int, fields[:7])
+            stream, bar, name = fields[7].rpartition("|")
+            tracks.setdefault(track, (stream if bar else None, []))[1].append((begin, end, *details, name))
     return header, tracks
 
 
@@ -136,14 +136,14 @@ def track_events(process, track, ranges, shift, *, in_order):
     """Returns the events of one track, parents before children. `in_order`: copies of a stream, which run one after the
     other: a copy that was submitted behind another begins when that one ends."""
     events, last = [], 0
-    for begin, end, size, peer, tag, name in sorted(ranges, key=lambda one: (one[0], -one[1])):
+    for begin, end, size, peer, tag, communicator, name in sorted(ranges, key=lambda one: (one[0], -one[1])):
         if in_order:
             begin, end = max(begin, last), max(end, last)
             last = end
         kind = "call" if name.startswith("MPI") else "copy" if in_order else "step"
         event = {"ph": "X", "name": name, "cat": kind, "pid": process, "tid": track}
         event["ts"], event["dur"] = (begin + shift) / 1000, (end - begin) / 1000
-        details = {"bytes": size, "peer": peer, "tag": tag}
+        details = {"bytes": size, "peer": peer, "tag": tag, "communicator": communicator}
         known = {key: value for key, value in details.items() if value > 0 or (value == 0 and peer >= 0)}
         if known:
             event["args"] = known

@@ -8,6 +8,7 @@
 #include "api/collective_check.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
+#include "base/trace.hpp"
 #include "coll/schedule/collective.hpp"
 #include "coll/schedule/copy.hpp"
 
@@ -34,6 +35,7 @@ Status run(prepare::Collective&& prepared) {
 
 Status start(prepare::Collective&& prepared, MPI_Request* request) {
   WEFT_TRY(std::move(prepared.status));
+  trace::annotate({.bytes = prepared.call.bytes, .communicator = prepared.call.comm->number()});
   return return_request(coll::start(prepared.call), request);
 }
 

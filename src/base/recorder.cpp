@@ -106,7 +106,7 @@ std::string description(const Recorder& all) {
   ::clock_gettime(CLOCK_REALTIME, &real);
   char text[256];
   std::snprintf(
-      text, sizeof text, "weft-trace 2 rank %d size %d job %u host %d pid %d monotonic %llu realtime %llu\n",
+      text, sizeof text, "weft-trace 3 rank %d size %d job %u host %d pid %d monotonic %llu realtime %llu\n",
       all.rank, all.size, all.job, all.host, static_cast<int>(::getpid()),
       static_cast<unsigned long long>(monotonic_ns()),
       static_cast<unsigned long long>(real.tv_sec) * 1'000'000'000u + static_cast<unsigned>(real.tv_nsec));
@@ -121,9 +121,10 @@ void write_track(Recorder& all, Track& track) {
   all.described = true;
   char line[192];
   for (const Entry& entry : track.complete) {
-    std::snprintf(line, sizeof line, "%d %llu %llu %llu %d %d %s%s%s\n", track.number,
+    std::snprintf(line, sizeof line, "%d %llu %llu %llu %d %d %llu %s%s%s\n", track.number,
                   static_cast<unsigned long long>(entry.begin), static_cast<unsigned long long>(entry.end),
                   static_cast<unsigned long long>(entry.details.bytes), entry.details.peer, entry.details.tag,
+                  static_cast<unsigned long long>(entry.details.communicator),
                   track.stream != nullptr ? track.stream : "", track.stream != nullptr ? "|" : "",
                   entry.name);
     text += line;

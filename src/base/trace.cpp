@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "base/trace.hpp"
 
-#include <cstdio>
+#include <string>
 
 #include "base/clock.hpp"
 #include "base/nvtx.hpp"
@@ -25,9 +25,11 @@ void pop() {
 void annotate(const Details& details) {
   if (recorder::enabled()) recorder::annotate(details);
   if (!nvtx::enabled()) return;
-  char text[64] = "bytes";
-  if (details.tag >= 0) std::snprintf(text, sizeof text, "bytes; peer %d, tag %d", details.peer, details.tag);
-  nvtx::mark(text, details.bytes);
+  std::string text = "bytes; ";
+  if (details.peer >= 0) text += "peer " + std::to_string(details.peer) + ", ";
+  if (details.tag >= 0) text += "tag " + std::to_string(details.tag) + ", ";
+  text += "communicator " + std::to_string(details.communicator);
+  nvtx::mark(text.c_str(), details.bytes);
 }
 
 void record_copy(const char* stream, uint64_t since, uint64_t bytes) {

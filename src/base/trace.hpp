@@ -12,8 +12,9 @@ namespace weft::trace {
 /// Arguments of a message or collective.
 struct Details {
   uint64_t bytes = 0;
-  int peer = -1;  ///< of a message: rank in the communicator; negative: none
-  int tag = -1;   ///< negative: none
+  int peer = -1;              ///< rank in the communicator; negative: none
+  int tag = -1;               ///< negative: none
+  uint64_t communicator = 0;  ///< its number (core::Communicator::number()); 0: none
 };
 
 namespace detail {

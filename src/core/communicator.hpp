@@ -70,6 +70,9 @@ class Communicator final : public Counted {
   }
   /// Returns the process of a rank argument of a send or receive.
   [[nodiscard]] ProcessId process(int rank) const { return peers_->process(rank); }
+  /// Returns a number that names the communicator for people and tools, the same on all ranks; 1:
+  /// MPI_COMM_WORLD.
+  [[nodiscard]] uint64_t number() const { return id / kContextStep; }
   [[nodiscard]] ContextId context(Channel channel) const { return id | static_cast<ContextId>(channel); }
   /// Returns the tag of the next collective operation on this communicator, the same on all ranks by MPI's
   /// ordering rule.

@@ -152,7 +152,7 @@ void Engine::prepare(Transfer& t, core::Communicator& comm, const datatype::Data
 void Engine::start(Transfer& t, const Buffer& buffer, int rank, int tag) {
   Engine& engine = *t.comm->instance.engine;
   if (!begin(t, buffer, rank, tag, engine.cached_transfer(t))) return;
-  trace::annotate({t.bytes, rank, tag});
+  trace::annotate({t.bytes, rank, tag, t.comm->number()});
   if (t.memory.shareable()) [[unlikely]]
     engine.cache_classification(t);
   dispatch(t);
@@ -212,9 +212,14 @@ void post_receive_in(core::ContextId context, Transfer& t, const Buffer& buffer,
 bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm) {
   if (dest == kProcNull || !buffer.type->contiguous() || !device::host_without_query(buffer.address))
     return false;
-  if (trace::enabled()) [[unlikely]]
-    trace::annotate({static_cast<uint64_t>(buffer.count * buffer.type->size()), dest, tag});
-  return comm.instance.engine->send_now(buffer, comm.process(dest), tag, comm);
+  Engine& engine = *comm.instance.engine;
+  if (trace::enabled()) [[unlikely]] {
+    const bool sent = engine.send_now(buffer, comm.process(dest), tag, comm);
+    const auto bytes = static_cast<uint64_t>(buffer.count * buffer.type->size());
+    if (sent) trace::annotate({bytes, dest, tag, comm.number()});  // else start() does
+    return sent;
+  }
+  return engine.send_now(buffer, comm.process(dest), tag, comm);
 }
 
 void post_receive(Transfer& t, const Buffer& buffer, int source, int tag, core::Communicator& comm,

@@ -89,7 +89,7 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     if (request != nullptr) request->finish();
     return {};
   }
-  trace::annotate({place.bytes, area.rank, -1});
+  trace::annotate({place.bytes, area.rank, -1, comm->number()});
   const auto on_gpu = element_operation(area, place, op.kind, basic_of_target, false);
   const Basic basic = moves ? basic_of_target.value_or(Basic::byte) : *basic_of_target;
   if (place.host != nullptr && place.peer->control != nullptr && area.type.contiguous() &&

@@ -136,7 +136,7 @@ Status Window::put(const p2p::Buffer& origin, const Area& area, WindowRequest* r
     return sizes_differ(bytes, place.bytes);
   puts.add();
   put_bytes.add(bytes);
-  trace::annotate({bytes, area.rank, -1});
+  trace::annotate({bytes, area.rank, -1, comm->number()});
   device::Memory memory;
   if (bytes != 0) memory = kind_of(origin);
   if (bytes == 0 || (place.host != nullptr && !memory.on_device())) [[likely]] {
@@ -166,7 +166,7 @@ Status Window::get(const p2p::Buffer& origin, const Area& area, WindowRequest* r
     return sizes_differ(place.bytes, bytes);
   gets.add();
   get_bytes.add(bytes);
-  trace::annotate({bytes, area.rank, -1});
+  trace::annotate({bytes, area.rank, -1, comm->number()});
   device::Memory memory;
   if (bytes != 0) memory = kind_of(origin);
   if (bytes == 0 || (place.host != nullptr && !memory.on_device())) [[likely]] {

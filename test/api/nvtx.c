@@ -3,6 +3,7 @@
    Argument: "ranges" or "none". */
 #include <dlfcn.h>
 #include <mpi.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,10 @@ int main(int argc, char** argv) {
   MPI_Sendrecv(large, sizeof large, MPI_CHAR, peer, 2, other, sizeof other, MPI_CHAR, from, 2, MPI_COMM_WORLD,
                MPI_STATUS_IGNORE);
   MPI_Barrier(MPI_COMM_WORLD);
+  double sum = 1;
+  MPI_Request reduction;
+  MPI_Iallreduce(MPI_IN_PLACE, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF, &reduction);
+  MPI_Wait(&reduction, MPI_STATUS_IGNORE);
   MPI_Win win;
   MPI_Win_create(large, sizeof large, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
   MPI_Win_lock_all(0, win);
@@ -58,6 +63,17 @@ int main(int argc, char** argv) {
     expect(count("MPI_Put"), 3, "ranges of MPI_Put");
     expect(count("MPI_Win_flush"), 3, "ranges of MPI_Win_flush");
     expect(count("rma.process_vm"), ranks > 1 ? 3 : 0, "ranges of system calls");
+    long (*marks)(const char*, uint64_t);
+    *(void**)&marks = dlsym(tool, "tool_marks");
+    if (marks("", 0) >= 0) {
+      char text[64];
+      snprintf(text, sizeof text, "bytes; peer %d, tag 1, communicator 1", peer);
+      expect(marks(text, sizeof(int)), from == peer ? 20 : 10, "marks of sends in MPI_COMM_WORLD");
+      snprintf(text, sizeof text, "bytes; peer %d, tag 1, communicator 2", from);
+      expect(marks(text, sizeof(int)), 0, "marks of messages in MPI_COMM_SELF");
+      expect(marks("bytes; communicator 1", 0) >= 1, 1, "marks of barriers");
+      expect(marks("bytes; communicator 2", 8), 1, "marks of nonblocking reductions in MPI_COMM_SELF");
+    }
     *(void**)&number = dlsym(tool, "tool_open");
     expect(number(), 0, "open ranges");
     *(void**)&number = dlsym(tool, "tool_errors");

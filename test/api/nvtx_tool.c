@@ -47,6 +47,18 @@ static int push(void* in, const struct attributes* attributes) {
     ++errors;
   return count(attributes->message);
 }
+/* Messages of the program: text and payload. */
+static struct {
+  char text[96];
+  uint64_t bytes;
+} marks[NAMES];
+static int mark_count;
+static void mark(void* in, const struct attributes* attributes) {
+  if (in != &domain || attributes->version != 3 || attributes->payload_type != 1) ++errors;
+  if (mark_count == NAMES) return;
+  strncpy(marks[mark_count].text, attributes->message, sizeof marks[0].text - 1);
+  marks[mark_count++].bytes = attributes->payload;
+}
 static int pop(void* in) {
   if (in != &domain || popped >= pushed) ++errors;
   return (int)++popped;
@@ -72,6 +84,7 @@ __attribute__((visibility("default"))) int InitializeInjectionNvtx2(const void* 
 #ifdef WITH_DOMAINS
   if (!callbacks->table(5, &table, &size)) return 0;
   install(table, size, 12, (function)create);
+  install(table, size, 1, (function)mark);
   install(table, size, 4, (function)push);
   install(table, size, 5, (function)pop);
   (void)plain_pop;
@@ -79,7 +92,7 @@ __attribute__((visibility("default"))) int InitializeInjectionNvtx2(const void* 
   if (!callbacks->table(1, &table, &size)) return 0;
   install(table, size, 9, (function)count);
   install(table, size, 11, (function)plain_pop);
-  (void)create, (void)push, (void)pop;
+  (void)create, (void)push, (void)pop, (void)mark;
 #endif
   return 1;
 }
@@ -89,6 +102,16 @@ __attribute__((visibility("default"))) long tool_count(const char* name) {
   for (int i = 0; i < NAMES; ++i)
     if (strcmp(ranges[i].name, name) == 0) return ranges[i].count;
   return strcmp(name, "") == 0 ? pushed : 0;
+}
+/* Number of marks with this text and payload; -1: marks are not supported. */
+__attribute__((visibility("default"))) long tool_marks(const char* text, uint64_t bytes) {
+  long found = 0;
+  for (int i = 0; i < mark_count; ++i) found += marks[i].bytes == bytes && strcmp(marks[i].text, text) == 0;
+#ifdef WITH_DOMAINS
+  return found;
+#else
+  return -1;
+#endif
 }
 __attribute__((visibility("default"))) long tool_open(void) { return pushed - popped; }
 __attribute__((visibility("default"))) long tool_errors(void) { return errors; }

@@ -71,11 +71,11 @@ def test_known_traffic(traced, program):
     for rank in range(3):
         sends = calls_of(tracks, rank, "MPI_Send")
         args = [event["args"] for event in sends]
-        assert args.count({"bytes": BYTES, "peer": (rank + 1) % 3, "tag": 1}) == MESSAGES
-        assert args.count({"bytes": LARGE, "peer": (rank + 1) % 3, "tag": 1}) == LARGE_MESSAGES == len(args) - MESSAGES
+        assert args.count({"bytes": BYTES, "peer": (rank + 1) % 3, "tag": 1, "communicator": 1}) == MESSAGES
+        assert args.count({"bytes": LARGE, "peer": (rank + 1) % 3, "tag": 1, "communicator": 1}) == LARGE_MESSAGES == len(args) - MESSAGES
         assert len(calls_of(tracks, rank, "p2p.eager")) >= MESSAGES
         receives = [event["args"] for event in calls_of(tracks, rank, "MPI_Recv")]
-        assert receives.count({"bytes": LARGE, "peer": (rank + 2) % 3, "tag": 1}) == LARGE_MESSAGES
+        assert receives.count({"bytes": LARGE, "peer": (rank + 2) % 3, "tag": 1, "communicator": 1}) == LARGE_MESSAGES
         assert len(calls_of(tracks, rank, "p2p.send_rts")) >= LARGE_MESSAGES
         reductions = calls_of(tracks, rank, "MPI_Allreduce")
         assert len(reductions) == COLLECTIVES and {event["args"]["bytes"] for event in reductions} == {32}
@@ -92,9 +92,11 @@ def test_spawned_jobs(traced, program):
     tracks = check(found)
     names = ["rank 0", "rank 1", "rank 0 of spawned job 1", "rank 1 of spawned job 1"]
     assert trace.names_of_processes(found) == dict(enumerate(names))
+    communicators = {event["args"]["communicator"] for rank in range(4) for event in calls_of(tracks, rank, "MPI_Send")}
+    assert len(communicators) == 1 and min(communicators) > 2  # the merged one: neither MPI_COMM_WORLD nor MPI_COMM_SELF
     for process in range(4):
         sends = [event["args"] for event in calls_of(tracks, process, "MPI_Send")]
-        assert sends == 50 * [{"bytes": BYTES, "peer": (process + 1) % 4, "tag": 7}]
+        assert sends == 50 * [{"bytes": BYTES, "peer": (process + 1) % 4, "tag": 7, "communicator": min(communicators)}]
         assert len(calls_of(tracks, process, "MPI_Comm_spawn")) == (process < 2)
 
 
@@ -129,7 +131,7 @@ def test_hosts_are_aligned_by_real_time():
     hour = 3600 * 10**9
     files = [
         ({"rank": rank, "size": 2, "job": 1, "host": rank, "realtime": 5 * hour, "monotonic": hour * (rank + 1)},
-         {0: ("", [(hour * (rank + 1) - 100 + rank, hour * (rank + 1) + 50, 8, 1 - rank, 3, "MPI_Send")])})
+         {0: ("", [(hour * (rank + 1) - 100 + rank, hour * (rank + 1) + 50, 8, 1 - rank, 3, 4, "MPI_Send")])})
         for rank in range(2)
     ]  # fmt: skip
     found = trace.merge(files, ["program"])
@@ -143,9 +145,9 @@ def test_hosts_are_aligned_by_real_time():
 def test_a_truncated_file(tmp_path):
     path = tmp_path / "host.1.trace"
     path.write_text(
-        "weft-trace 2 rank 0 size 1 job 1 host 0 pid 1 monotonic 9 realtime 9\n0 1 2 0 -1 -1 MPI_Wait\n0 1 "
+        "weft-trace 3 rank 0 size 1 job 1 host 0 pid 1 monotonic 9 realtime 9\n0 1 2 0 -1 -1 0 MPI_Wait\n0 1 "
     )
-    assert trace.parse(str(path))[1] == {0: (None, [(1, 2, 0, -1, -1, "MPI_Wait")])}
+    assert trace.parse(str(path))[1] == {0: (None, [(1, 2, 0, -1, -1, 0, "MPI_Wait")])}
     path.write_text("")
     assert trace.parse(str(path)) is None
     path.write_text("weft-trace 1 rank 0\n")

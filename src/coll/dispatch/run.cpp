@@ -60,7 +60,7 @@ Status run_on_several_hosts(const Call& call) {
 }  // namespace
 
 Status run(const Call& call) {
-  trace::annotate({call.bytes});
+  trace::annotate({.bytes = call.bytes, .communicator = call.comm->number()});
   if (!call.comm->on_one_host()) [[unlikely]]
     return run_on_several_hosts(call);
   Status failed;
