@@ -25,7 +25,9 @@ bool is_fortran(const std::string& library) {
 }
 /// Returns whether a symbol belongs to a library for Fortran, or to one for C.
 bool is_mpi_symbol(const std::string& name, bool fortran) {
-  if (fortran) return (name.starts_with("mpi_") || name.starts_with("pmpi_")) && name.ends_with("_");
+  if (fortran)
+    return ((name.starts_with("mpi_") || name.starts_with("pmpi_")) && name.ends_with("_")) ||
+           name.starts_with("__mpi_f08_");
   for (const char* prefix : {"MPI_", "PMPI_", "MPIX_", "PMPIX_", "MPIR_", "ompi_", "OMPI_"})
     if (name.starts_with(prefix)) return true;
   return false;
@@ -37,13 +39,21 @@ const char* interface_of(const std::string& library) {
   return library.ends_with(".so.40") ? "Open MPI 4 and 5" : "another MPI";
 }
 
+std::set<std::string> exported_by(const std::string& library) {
+  const std::vector<std::string> names = read_symbols(library).exported;
+  return {names.begin(), names.end()};
+}
+
 /// Describes the symbols of MPI that `program` imports and `library` lacks.
 void compare_symbols(RunInfo& info, const std::string& program, const std::string& library) {
   std::set<std::string> imported;
   for (const std::string& name : read_symbols(program).imported)
     if (is_mpi_symbol(name, is_fortran(library))) imported.insert(name);
-  const std::vector<std::string> names = read_symbols(library).exported;
-  const std::set<std::string> exported(names.begin(), names.end());
+  std::set<std::string> exported = exported_by(library);
+  // A further name of a library is an empty library that needs it.
+  const std::string folder = library.substr(0, library.rfind('/') + 1);
+  for (const std::string& needed : read_dynamic(library).needed)
+    if (::access((folder + needed).c_str(), R_OK) == 0) exported.merge(exported_by(folder + needed));
   std::string missing;
   for (const std::string& name : imported)
     if (!exported.contains(name)) missing += " " + name;

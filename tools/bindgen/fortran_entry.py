@@ -146,7 +146,8 @@ class Entry:
         call = f"PMPI_{routine.title}({', '.join(self.values)})"
         parameters = ", ".join(self.parameters + self.lengths)
         result = routine.result or "void"
-        macro = self.macro or ("WEFT_FORTRAN" if routine.in_f08 and not routine.has_choice else "WEFT_FORTRAN_F90")
+        in_f08 = "WEFT_FORTRAN_CHOICE" if routine.has_choice else "WEFT_FORTRAN"
+        macro = self.macro or (in_f08 if routine.in_f08 else "WEFT_FORTRAN_F90")
         head = f"\n{macro}({result}, {routine.title.lower()}, ({parameters}))"
         if routine.result:
             return f"{head} {{\n  return {call};\n}}\n"

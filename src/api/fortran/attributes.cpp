@@ -139,7 +139,10 @@ void duplicate(Value* old_value, Value* new_value, int* flag, int* ierror) {
   }                                                                                                          \
   WEFT_FORTRAN_F90(void, object##null_delete_fn, (int*, int*, Value*, Value*, int* code)) {                  \
     *code = MPI_SUCCESS;                                                                                     \
-  }
+  }                                                                                                          \
+  WEFT_FORTRAN_IN_MODULE(void, object##dup_fn, (int*, int*, Value*, Value*, Value*, int*, int*))             \
+  WEFT_FORTRAN_IN_MODULE(void, object##null_copy_fn, (int*, int*, Value*, Value*, Value*, int*, int*))       \
+  WEFT_FORTRAN_IN_MODULE(void, object##null_delete_fn, (int*, int*, Value*, Value*, int*))
 WEFT_FORTRAN_PREDEFINED(, int)
 WEFT_FORTRAN_PREDEFINED(comm_, MPI_Aint)
 WEFT_FORTRAN_PREDEFINED(type_, MPI_Aint)

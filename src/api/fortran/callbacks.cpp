@@ -127,6 +127,8 @@ void register_datarep(Register* function, std::string_view name, const Datarep& 
     set_error(code, MPI_ERR_CONVERSION); /* only its address is used */                                      \
   }
 WEFT_FORTRAN_NO_CONVERSION(conversion_fn_null, int)
+WEFT_FORTRAN_IN_MODULE(void, conversion_fn_null,
+                       (void*, const int*, const int*, void*, const MPI_Offset*, const MPI_Aint*, int*))
 WEFT_FORTRAN_NO_CONVERSION(conversion_fn_null_c, MPI_Count)
 #undef WEFT_FORTRAN_NO_CONVERSION
 

@@ -26,6 +26,19 @@
   result mpi_##name##_f08_ parameters;                                              \
   WEFT_FORTRAN_F90(result, name, parameters)
 
+/// Routines of mpi_f08 with choice buffers: descriptors in this library, addresses as elsewhere in Open
+/// MPI's.
+#ifdef WEFT_FORTRAN_OPENMPI
+#define WEFT_FORTRAN_CHOICE(result, name, parameters) WEFT_FORTRAN(result, name, parameters)
+/// Gives a predefined callback the symbol of gfortran for the procedure of Open MPI's module.
+#define WEFT_FORTRAN_IN_MODULE(result, name, parameters)                            \
+  extern "C" __attribute__((visibility("default"), weak, alias("pmpi_" #name "_"))) \
+  result weft_module_##name parameters __asm__("__mpi_f08_callbacks_MOD_mpi_" #name);
+#else
+#define WEFT_FORTRAN_CHOICE(result, name, parameters) WEFT_FORTRAN_F90(result, name, parameters)
+#define WEFT_FORTRAN_IN_MODULE(result, name, parameters)
+#endif
+
 /// Defines the symbols of `name` again as those of `other`.
 #define WEFT_FORTRAN_ALIAS(result, name, other, parameters)                         \
   extern "C" __attribute__((visibility("default"), weak, alias("pmpi_" #name "_"))) \

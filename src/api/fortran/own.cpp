@@ -40,7 +40,7 @@ WEFT_FORTRAN_DETACH(_c, _c, MPI_Count)
 #undef WEFT_FORTRAN_DETACH
 
 // The call itself keeps the compiler from reordering.
-WEFT_FORTRAN_F90(void, f_sync_reg, (void*)) {}
+WEFT_FORTRAN_CHOICE(void, f_sync_reg, (void*)) {}
 WEFT_FORTRAN_F90(void, f_sync_reg_f08ts, (const Descriptor*)) {}
 
 // A status has one layout in C and in all interfaces of Fortran.
