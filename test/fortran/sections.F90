@@ -183,6 +183,10 @@ contains
     call MPI_Get(values(5:1:-2,3), 3, MPI_INTEGER, next, place, 3, MPI_INTEGER, window)
     call MPI_Win_fence(0, window)
     call check(all(values(5:1:-2,3) == 100*rank + (/ 2, 7, 12 /)) .and. values(2,3) == 100*rank + 12, 51)
+    ! One element of the section holds the item.
+    call MPI_Fetch_and_op(values(2,:), values(4,2:1:-1), MPI_INTEGER, next, place, MPI_SUM, window)
+    call MPI_Win_fence(0, window)
+    call check(values(4,2) == 100*rank + 2 .and. values(4,1) == 100*rank + 4 .and. memory(4) == 2*(100*previous + 2), 54)
     call MPI_Win_free(window)
 
     values = reshape((/ (100*rank + i, i = 1, 20) /), (/ 5, 4 /))
@@ -216,16 +220,18 @@ contains
   end subroutine
 
   subroutine errors()
-    integer :: values(10), got(10), code, class, length
+    integer :: values(10), code, class, length
+    integer(kind=MPI_ADDRESS_KIND) :: bytes
     character(len=MPI_MAX_ERROR_STRING) :: text
-    type(MPI_Request) :: request
+    type(MPI_Win) :: window
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)
     values = 1
     call MPI_Send(values(1:10:2), 6, MPI_INTEGER, next, 1, MPI_COMM_WORLD, code)
     call MPI_Error_class(code, class)
     call MPI_Error_string(code, text, length)
     call check(class == MPI_ERR_BUFFER .and. index(text, "fewer elements") > 0, 70)
-    call MPI_Iallreduce(values(1:10:2), got(1:10:2), 5, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, request, code)
+    bytes = 20
+    call MPI_Win_create(values(1:10:2), bytes, 4, MPI_INFO_NULL, MPI_COMM_WORLD, window, code)
     call MPI_Error_class(code, class)
     call check(class == MPI_ERR_BUFFER, 71)
     ! Empty sections and calls without data are no errors.

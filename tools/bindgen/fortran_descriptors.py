@@ -17,6 +17,9 @@ SEVERAL_BLOCKS = {
 }
 # Only the address matters: the end of a split access, addresses, arguments without data.
 ADDRESS_ONLY = {"Get_address", "F_sync_reg", "Free_mem", "Win_detach"}
+# Memory that must be simply contiguous (MPI 5.0 section 19.1.12).
+CONTIGUOUS = {"Win_create", "Win_attach", "Buffer_attach", "Comm_attach_buffer", "Session_attach_buffer"}
+ONE_ITEM = {"Fetch_and_op", "Compare_and_swap"}
 OWNERS = {"COMMUNICATOR": "Comm", "WINDOW": "Win", "FILE": "File", "SESSION": "Session"}
 
 
@@ -30,6 +33,9 @@ class DescriptorEntry(Entry):
         self.nonblocking = any(a.kind == "REQUEST" and a.raw["param_direction"] == "out" for a in routine.arguments)
         self._plan(routine)
         super().__init__(routine)
+        if self.pending:
+            self.before.insert(0, f"PendingCopies copies({self._communicator()});")
+            self.results.insert(0, "copies.keep(request_c);")
 
     def _plan(self, routine):
         arguments = routine.arguments
@@ -52,22 +58,22 @@ class DescriptorEntry(Entry):
                 self.blocks[name] = "block"
                 self.operands[after[0].name] = f"{name}_block.count"
                 self.operands[after[1].name] = f"{name}_block.type"
-            elif not self.nonblocking and routine.name in (
-                "Win_create",
-                "Win_attach",
-                "Fetch_and_op",
-                "Compare_and_swap",
-            ):
+            elif routine.name in CONTIGUOUS:
                 self.blocks[name] = "contiguous"
-            elif not self.nonblocking and "attach_buffer" not in self.plain and "buffer_attach" not in self.plain:
+            elif routine.name in ONE_ITEM:
+                self.blocks[name] = "one item"
+            elif not self.nonblocking:
                 self.blocks[name] = "staged"
             else:
                 kinds = [a for a in arguments[place + 1 :] if a.kind == "DATATYPE"]
-                if not self.nonblocking or reduction or not kinds or kinds[0].raw["length"] is not None:
-                    self.blocks[name] = "contiguous"
+                if reduction or kinds[0].raw["length"] is not None:
+                    self.blocks[name] = "pending"
                 else:
                     self.blocks[name] = "items"
                     self.operands[kinds[0].name] = f"{name}_items.type"
+        self.pending = "partitions" not in [a.name for a in arguments] and {"pending", "items"} & set(
+            self.blocks.values()
+        )
 
     def _declare(self, argument):
         if argument.is_choice or argument.kind == "STRING":
@@ -93,15 +99,21 @@ class DescriptorEntry(Entry):
             return f"choice({name}->base)"
         if how == "contiguous":
             return f"contiguous_only(*{name})"
+        if how == "one item":
+            return f"one_item(*{name}, *datatype)"
+        results = "false" if parameter.direction == "in" else "true"
+        if how == "pending":
+            return f"copies.address(*{name}, {results})"
         if how == "staged":
-            self.before.append(f"Staged {name}_copy(*{name}, {self._communicator()});")
-            if parameter.direction != "in":
+            self.before.append(f"Staged {name}_copy(*{name}, {self._communicator()}, {results});")
+            if results == "true":
                 self.results.append(f"{name}_copy.finish();")
             return f"{name}_copy.address"
         names = {value: key for key, value in self.operands.items()}
         kind = names[f"{name}_{how if how == 'items' else 'block'}.type"]
         if how == "items":
-            self.before.append(f"const Items {name}_items(*{name}, *{kind});")
+            copies = "&copies" if self.pending else "nullptr"
+            self.before.append(f"const Items {name}_items(*{name}, *{kind}, {copies}, {results});")
             return f"{name}_items.address"
         count = arguments[names[f"{name}_block.count"]].parameter
         self.before.append(
@@ -141,4 +153,4 @@ def files(routines, count):
     """Texts of the source files."""
     selected = [r for r in routines if r.in_f08 and r.name not in fortran.BY_HAND and (r.has_choice or not r.in_f90)]
     entries = [DescriptorEntry(r) if r.has_choice else LargeEntry(r) for r in selected]
-    return files_of(entries, count, "api/fortran/section.hpp")
+    return files_of(entries, count, "api/fortran/copies.hpp")

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include "api/fortran/type_cache.hpp"
 
@@ -25,8 +26,7 @@ Problem negative_offset{MPI_ERR_TYPE,
                         "array that is contiguous"};
 Problem several_strides{MPI_ERR_BUFFER,
                         "no datatype describes the blocks of this array section (several strides, or items "
-                        "that are not whole elements): "
-                        "use the blocking routine, or an array that is contiguous"};
+                        "that are not whole elements): pass an array that is contiguous"};
 Problem not_contiguous{
     MPI_ERR_BUFFER, "the array section is not contiguous, which this routine needs: pass a contiguous array"};
 
@@ -38,11 +38,6 @@ Problem not_contiguous{
     problem.code.store(code);
   }
   throw Failure{code, false};
-}
-
-/// Throws if a call of the C library failed, which has called an error handler.
-void require(int code) {
-  if (code != MPI_SUCCESS) throw Failure{code, true};
 }
 
 /// A datatype under construction. Predefined ones are not freed.
@@ -191,6 +186,10 @@ UsedType make_block(const Shape& shape, MPI_Count count, MPI_Datatype type) {
 
 }  // namespace
 
+void require(int code) {
+  if (code != MPI_SUCCESS) throw Failure{code, true};
+}
+
 Shape::Shape(const Descriptor& section) : element_bytes(section.element_bytes) {
   for (int i = 0; i < section.rank; ++i) {
     const Dimension& next = section.dimensions[i];
@@ -217,14 +216,20 @@ UsedType block_type(const Descriptor& section, MPI_Count count, MPI_Datatype typ
   return made ? keep_type(section, count, type, std::move(made)) : std::move(made);
 }
 
+UsedType section_type(const Descriptor& section) {
+  const Shape shape(section);
+  const MPI_Count bytes = shape.elements() * static_cast<MPI_Count>(shape.element_bytes);
+  return bytes > 0 ? make_block(shape, bytes, MPI_BYTE) : UsedType();
+}
+
 UsedType item_type(const Descriptor& section, MPI_Datatype type) {
   const Shape shape(section);
   const Bounds bounds(type);
   const auto element = static_cast<MPI_Count>(shape.element_bytes);
   const bool regular = shape.dimensions().size() == 1 && element > 0 && bounds.dense() && bounds.size > 0 &&
                        bounds.size % element == 0;
-  if (shape.elements() != 0 && !regular) raise(several_strides);
   if (shape.elements() == 0) return Builder(type).commit();
+  if (!regular) return {};
   const MPI_Count elements = bounds.size / element;
   const MPI_Count stride = shape.dimensions()[0].stride;
   const Builder one = element_type(element, bounds, type);
@@ -232,26 +237,19 @@ UsedType item_type(const Descriptor& section, MPI_Datatype type) {
   return Builder::make(PMPI_Type_create_resized_c, item.handle, MPI_Count{0}, elements * stride).commit();
 }
 
-void Staged::copy_in(const Descriptor& buffer, MPI_Comm comm) {
-  const MPI_Count bytes = Shape(buffer).elements() * static_cast<MPI_Count>(buffer.element_bytes);
-  own_ = block_type(buffer, bytes, MPI_BYTE);
-  if (!own_) return;
-  copy_.resize(static_cast<size_t>(bytes));
-  section_ = std::exchange(address, copy_.data());
-  comm_ = comm;
-  MPI_Count position = 0;
-  require(PMPI_Pack_c(section_, 1, own_.handle, copy_.data(), bytes, &position, comm));
-}
-
-void Staged::copy_out() {
-  MPI_Count position = 0;
-  require(PMPI_Unpack_c(copy_.data(), static_cast<MPI_Count>(copy_.size()), &position, section_, 1,
-                        own_.handle, comm_));
-}
+void no_item_type() { raise(several_strides); }
 
 void* contiguous_only(const Descriptor& buffer) {
   if (!contiguous(buffer) && Shape(buffer).elements() != 0) raise(not_contiguous);
   return choice(buffer.base);
+}
+
+void* one_item(const Descriptor& buffer, int type) {
+  if (contiguous(buffer)) [[likely]]
+    return choice(buffer.base);
+  MPI_Count size = 0;
+  require(PMPI_Type_size_c(in<Type>(type), &size));
+  return size <= static_cast<MPI_Count>(buffer.element_bytes) ? buffer.base : contiguous_only(buffer);
 }
 
 namespace {

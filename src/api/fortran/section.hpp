@@ -3,13 +3,14 @@
 // gaps (MPI 5.0 section 19.1.12): datatypes that describe its memory replace the arguments of the call.
 #pragma once
 #include <utility>
-#include <vector>
 
 #include "api/fortran/convert.hpp"
 #include "api/fortran/descriptor.hpp"
 
 namespace weft::fortran {
 
+/// Throws Failure if a call of the C library failed, which has called an error handler.
+void require(int code);
 /// Thrown by conversions: the call ends with this error. `reported`: its error handler has been called.
 struct Failure {
   int code;
@@ -50,9 +51,13 @@ class UsedType {
 /// A committed datatype for `count` items of `type` in a section, at the address of its first element. Null
 /// if there is no data. Throws Failure if the section has fewer elements.
 UsedType block_type(const Descriptor& section, MPI_Count count, MPI_Datatype type);
-/// A committed datatype for one item of `type` in a section whose extent leads to the next item. Throws
-/// Failure unless `type` has no gaps, consists of whole elements, and all elements have one stride.
+/// A committed datatype for all bytes of a section, which any thread may free. Null if there are none.
+UsedType section_type(const Descriptor& section);
+/// A committed datatype for one item of `type` in a section whose extent leads to the next item. Null unless
+/// `type` has no gaps, consists of whole elements, and all elements have one stride.
 UsedType item_type(const Descriptor& section, MPI_Datatype type);
+/// Throws Failure: there is no item_type() and the call cannot use a copy.
+[[noreturn]] void no_item_type();
 
 /// One block of data: buffer, count and datatype that belong together.
 template <class Count>
@@ -77,47 +82,10 @@ class Block {
   UsedType own_;
 };
 
-/// A buffer with several blocks of a nonblocking or persistent call: only the datatype is replaced.
-class Items {
- public:
-  Items(const Descriptor& buffer, int given_type) : address(choice(buffer.base)), type(in<Type>(given_type)) {
-    if (contiguous(buffer)) [[likely]]
-      return;
-    own_ = item_type(buffer, type);
-    type = own_.handle;
-  }
-  void* address;
-  MPI_Datatype type;
-
- private:
-  UsedType own_;
-};
-
-/// A buffer of a blocking call whose blocks no single datatype describes: the call uses a contiguous copy.
-class Staged {
- public:
-  Staged(const Descriptor& buffer, MPI_Comm comm) : address(choice(buffer.base)) {
-    if (!contiguous(buffer)) [[unlikely]]
-      copy_in(buffer, comm);
-  }
-  /// Copies the result of the call to the section.
-  void finish() {
-    if (own_) [[unlikely]]
-      copy_out();
-  }
-  void* address;
-
- private:
-  void copy_in(const Descriptor& buffer, MPI_Comm comm);
-  void copy_out();
-  UsedType own_;
-  std::vector<char> copy_;
-  void* section_ = nullptr;
-  MPI_Comm comm_ = MPI_COMM_NULL;
-};
-
-/// A buffer that must be contiguous: memory of windows, attached buffers, nonblocking reductions.
+/// A buffer that must be contiguous: memory of windows, attached buffers.
 void* contiguous_only(const Descriptor& buffer);
+/// A buffer of one item, which one element of a section must hold.
+void* one_item(const Descriptor& buffer, int type);
 
 /// A CHARACTER argument in a call with descriptors.
 inline String string_of(const Descriptor& text) {

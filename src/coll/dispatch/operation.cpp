@@ -31,6 +31,13 @@ void retain_types(const Operand& operand, bool release) {
   for (int i = 0; operand.types != nullptr && i < operand.blocks; ++i) one(operand.types[i]);
 }
 
+Error section_error() {
+  return {
+      Errc::buffer,
+      "an array section could not be copied: it must exist until the operation completes, and memory must "
+      "suffice"};
+}
+
 }  // namespace
 
 Operation::Operation(const Call& call, int tag, const Algorithm& algorithm)
@@ -48,6 +55,7 @@ Operation::~Operation() {
   retain_types(call_copy_.send, true);
   retain_types(call_copy_.recv, true);
   if (call_copy_.op != nullptr) call_copy_.op->release();
+  if (copies_ != nullptr) comm->instance.unlocked([&] { copies_->release(*copies_); });
   comm->release();
 }
 
@@ -86,6 +94,9 @@ Call Operation::copy_arrays(Call call) {
 Status Operation::start() {
   if (!complete())
     return Error(Errc::request, "the persistent collective is already active: wait for it first");
+  stored_ = false;
+  if (copies_ != nullptr && !comm->instance.unlocked([&] { return copies_->load(*copies_); }))
+    return section_error();
   rearm();
   if (persistent_call_)
     collective_queue_->start(*persistent_call_, *this);
@@ -93,6 +104,19 @@ Status Operation::start() {
     collective_queue_->enqueue(call_copy_, *this);
   else
     run_by_messages();
+  return {};
+}
+
+void Operation::set_copies(SectionCopies& copies) {
+  WEFT_ASSERT(copies_ == nullptr);
+  copies_ = &copies;
+  kind = Kind::generalized;  // query() copies results
+}
+
+Status Operation::query() {
+  if (copies_ == nullptr || stored_ || !outcome.ok()) return {};
+  stored_ = true;
+  if (!comm->instance.unlocked([&] { return copies_->store(*copies_); })) return section_error();
   return {};
 }
 
@@ -133,5 +157,8 @@ void Operation::finish_schedule() {
 }
 
 HandleState check_request(const void* handle) { return Operation::slab().check(handle); }
+void set_section_copies(core::Request& request, SectionCopies& copies) {
+  static_cast<Operation&>(request).set_copies(copies);
+}
 
 }  // namespace weft::coll

@@ -8,6 +8,7 @@
 #include "coll/gpu/collective_queue.hpp"
 #include "coll/gpu/deferred.hpp"
 #include "coll/schedule/schedule.hpp"
+#include "coll/schedule/section_copies.hpp"
 #include "core/instance.hpp"
 #include "core/request.hpp"
 
@@ -22,8 +23,12 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
   static Result<Operation*> create(const Call& call, int tag, const Algorithm& algorithm);
   static Slab<Operation>& slab();
   Status start() override;
+  /// Copies results into the sections of set_copies().
+  Status query() override;
   void destroy() override;
   bool poll() override;
+  /// Owns `copies` from now on.
+  void set_copies(SectionCopies& copies);
   /// Every start() enters this queue, which runs the call by kernels or by messages.
   void set_queue(gpu::CollectiveQueue& queue) { collective_queue_ = &queue; }
   /// Collective: lets kernels run every start of a persistent call, if they can.
@@ -44,6 +49,8 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
   Schedule schedule_;
   gpu::CollectiveQueue* collective_queue_ = nullptr;
   std::unique_ptr<gpu::PersistentCall> persistent_call_;
+  SectionCopies* copies_ = nullptr;
+  bool stored_ = false;     // of the current run
   bool advancing_ = false;  // in this thread or another thread
   bool polled_ = false;     // registered with the instance's pollers
 };
