@@ -24,7 +24,7 @@ echo "mpiexec -n $ranks jacobi -plot $picture $*"
 "$prefix/bin/mpiexec" -n "$ranks" "$jacobi" -plot "$picture" "$@"
 echo "picture of the solution: $picture"
 if [ "${load%.*}" -ge "$cores" ]; then
-  echo "The machine was busy before the run (load $load, $cores cores): speedup and efficiency are too low."
+  echo "The machine was busy before the run (load $load, $cores cores): speedup and efficiency are not those of an idle machine."
 elif [ "$gpus" -eq 0 ] && [ "$ranks" -gt "$cores" ]; then
-  echo "$ranks ranks share $cores cores: speedup and efficiency are too low."
+  echo "$ranks ranks share $cores cores: speedup and efficiency are lower than with a core for each rank."
 fi

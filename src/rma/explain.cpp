@@ -2,11 +2,11 @@
 #include "rma/explain.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <sstream>
 #include <string_view>
 
+#include "base/fields.hpp"
 #include "base/json.hpp"
 #include "device/copy.hpp"
 #include "device/info.hpp"
@@ -47,24 +47,19 @@ bool parse_field(Query& query, const std::string& key, const std::string& value)
   if (key == "kind") return query.kind = value, among(kKinds, value);
   if (key == "to") return query.to = value, among(kKinds, value);
   if (key == "window") return query.allocate = value == "allocate", query.allocate || value == "create";
-  if (key != "bytes" || value.empty() || value.find_first_not_of("0123456789") != std::string::npos)
-    return false;
-  query.bytes = std::clamp<uint64_t>(std::strtoull(value.c_str(), nullptr, 10), 1, kMaxBytes);
-  return true;
+  const auto bytes = parse_number(value, 1, kMaxBytes);
+  if (bytes) query.bytes = *bytes;
+  return key == "bytes" && bytes.has_value();
 }
 
 Result<Query> parse(const std::string& text) {
   Query query;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    const size_t equals = word.find('=');
-    if (equals == std::string::npos || !parse_field(query, word.substr(0, equals), word.substr(equals + 1)))
-      return Error(Errc::arg,
-                   "'" + word +
-                       "' is not understood: what=put, get, accumulate, get_accumulate, fetch_and_op or "
-                       "compare_and_swap, kind=KIND and to=KIND (host, pinned, cuda, mapped, pool, managed), "
-                       "window=create or allocate, bytes=NUMBER");
-  }
+  WEFT_TRY(
+      parse_fields(text,
+                   "what=put, get, accumulate, get_accumulate, fetch_and_op or compare_and_swap, kind=KIND "
+                   "and to=KIND (host, pinned, cuda, mapped, pool, managed), window=create or allocate, "
+                   "bytes=NUMBER",
+                   [&](const auto& key, const auto& value) { return parse_field(query, key, value); }));
   if (query.to.empty()) query.to = query.kind;
   return query;
 }

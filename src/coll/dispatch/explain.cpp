@@ -2,11 +2,11 @@
 #include "coll/dispatch/explain.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <sstream>
 #include <vector>
 
+#include "base/fields.hpp"
 #include "coll/dispatch/path.hpp"
 #include "coll/gpu/direct_buffers.hpp"
 #include "coll/gpu/plan.hpp"
@@ -45,12 +45,6 @@ std::optional<Collective> named(const std::string& text) {
   return std::nullopt;
 }
 
-std::optional<uint64_t> number(const std::string& text, uint64_t least, uint64_t most) {
-  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
-  const uint64_t value = std::strtoull(text.c_str(), nullptr, 10);
-  return value < least || value > most ? std::nullopt : std::optional(value);
-}
-
 bool parse_field(Query& query, const std::string& key, const std::string& value) {
   if (key == "what") {
     const auto what = named(value);
@@ -58,7 +52,7 @@ bool parse_field(Query& query, const std::string& key, const std::string& value)
     return what.has_value();
   }
   if (key == "ranks") {
-    const auto ranks = number(value, 1, 4096);
+    const auto ranks = parse_number(value, 1, 4096);
     if (ranks) query.ranks = static_cast<int>(*ranks);
     return ranks.has_value();
   }
@@ -66,23 +60,18 @@ bool parse_field(Query& query, const std::string& key, const std::string& value)
     query.device = value == "cuda";
     return query.device || value == "host";
   }
-  const auto bytes = number(value, 1, kMaxBytes);
+  const auto bytes = parse_number(value, 1, kMaxBytes);
   if (bytes) query.bytes = *bytes;
   return key == "bytes" && bytes.has_value();
 }
 
 Result<Query> parse(const std::string& text) {
   Query query;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    const size_t equals = word.find('=');
-    if (equals == std::string::npos || !parse_field(query, word.substr(0, equals), word.substr(equals + 1)))
-      return Error(Errc::arg,
-                   "'" + word +
-                       "' is not a valid field: use what=allreduce, reduce, bcast, scan, exscan, allgather, "
-                       "alltoall, gather, scatter or reduce_scatter_block, ranks=NUMBER, kind=host or "
-                       "cuda, bytes=NUMBER");
-  }
+  WEFT_TRY(
+      parse_fields(text,
+                   "what=allreduce, reduce, bcast, scan, exscan, allgather, alltoall, gather, scatter or "
+                   "reduce_scatter_block, ranks=NUMBER, kind=host or cuda, bytes=NUMBER",
+                   [&](const auto& key, const auto& value) { return parse_field(query, key, value); }));
   return query;
 }
 

@@ -2,10 +2,11 @@
 // Predicts the protocol of a message between two processes of this host, with the engine's own selection
 // functions.
 #include <algorithm>
-#include <cstdlib>
+#include <optional>
 #include <sstream>
 #include <vector>
 
+#include "base/fields.hpp"
 #include "base/json.hpp"
 #include "device/bar.hpp"
 #include "device/copy.hpp"
@@ -47,41 +48,28 @@ struct Query {
   uint64_t block = 0;  ///< bytes per run of the sender's data; 0: contiguous
 };
 
-Error bad(const std::string& word) {
-  return Error(Errc::arg, "'" + word +
-                              "' is not understood: kind=KIND, to=KIND (host, pinned, cuda, mapped, pool, "
-                              "managed), bytes=NUMBER, block=NUMBER");
-}
-
-Result<NamedKind> kind_named(const std::string& name, const std::string& word) {
-  const auto at = std::find_if(std::begin(kKinds), std::end(kKinds),
-                               [&](const NamedKind& kind) { return name == kind.name; });
-  if (at == std::end(kKinds)) return bad(word);
-  return *at;
+bool parse_kind(NamedKind& kind, const std::string& name) {
+  const auto* const at = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                      [&](const NamedKind& one) { return name == one.name; });
+  if (at == std::end(kKinds)) return false;
+  kind = *at;
+  return true;
 }
 
 Result<Query> parse(const std::string& text) {
   Query query;
-  bool to_given = false;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    const size_t equals = word.find('=');
-    const std::string key = word.substr(0, equals);
-    const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
-    if (key == "kind" || key == "to") {
-      auto kind = kind_named(value, word);
-      if (!kind) return std::move(kind).error();
-      (key == "to" ? query.to : query.from) = *kind;
-      to_given = to_given || key == "to";
-    } else if ((key == "bytes" || key == "block") && !value.empty() &&
-               value.find_first_not_of("0123456789") == std::string::npos) {
-      (key == "bytes" ? query.bytes : query.block) =
-          std::min<uint64_t>(std::strtoull(value.c_str(), nullptr, 10), kMaxBytes);
-    } else {
-      return bad(word);
-    }
-  }
-  if (!to_given) query.to = query.from;
+  std::optional<NamedKind> to;
+  WEFT_TRY(parse_fields(text,
+                        "kind=KIND, to=KIND (host, pinned, cuda, mapped, pool, managed), bytes=NUMBER, "
+                        "block=NUMBER",
+                        [&](const std::string& key, const std::string& value) {
+                          if (key == "kind") return parse_kind(query.from, value);
+                          if (key == "to") return parse_kind(to.emplace(), value);
+                          const auto bytes = parse_number(value, 0, kMaxBytes);
+                          if (bytes) (key == "bytes" ? query.bytes : query.block) = *bytes;
+                          return (key == "bytes" || key == "block") && bytes.has_value();
+                        }));
+  query.to = to.value_or(query.from);
   return query;
 }
 
