@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: cuGetProcAddress returns instrumented functions for Weft, which count calls and inject
 // faults. The exported functions, for the application, are not instrumented.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "emucuda.h"
@@ -25,6 +28,7 @@ struct CallLog {
   unsigned long forbidden = 0;
   std::string last_forbidden;
   bool strict = false;
+  std::FILE* file = nullptr;  // EMUCUDA_LOG
 };
 
 thread_local int weft_depth = 0;
@@ -49,6 +53,9 @@ CallLog& call_log() {
     auto* created = new CallLog;
     const char* strict = std::getenv("EMUCUDA_STRICT");
     created->strict = strict != nullptr && *strict == '1';
+    if (const char* log = std::getenv("EMUCUDA_LOG"); log != nullptr)
+      created->file = std::fopen((std::string(log) + "." + std::to_string(::getpid())).c_str(), "w");
+    if (created->file != nullptr) std::setvbuf(created->file, nullptr, _IOLBF, 0);
     const char* list = std::getenv("EMUCUDA_FAIL");
     if (list != nullptr && !parse_faults(list, created->faults)) {
       std::fprintf(stderr, "emucuda: EMUCUDA_FAIL=%s (not call:count:code,...)\n", list);
@@ -65,6 +72,15 @@ Code injected(const char* name) {
   return kSuccess;
 }
 
+/// Writes numbers that are no addresses: sizes, values, flags.
+template <class T>
+void log_argument(std::FILE* file, T argument) {
+  constexpr uint64_t kLeastAddress = uint64_t{1} << 32;
+  if constexpr (std::is_integral_v<T>)
+    if (static_cast<uint64_t>(argument) < kLeastAddress)
+      std::fprintf(file, " %llu", static_cast<unsigned long long>(argument));
+}
+
 /// A function as returned to Weft.
 template <auto Function, class Name>
 struct Instrumented;
@@ -74,6 +90,11 @@ struct Instrumented<Function, Name> {
     {
       const auto lock = lock_world();
       ++call_log().calls[Name::text];
+      if (std::FILE* const file = call_log().file; file != nullptr) {
+        std::fputs(Name::text, file);
+        (log_argument(file, arguments), ...);
+        std::fputc('\n', file);
+      }
       if (const Code code = injected(Name::text); code != kSuccess) return code;
     }
     ++weft_depth;
