@@ -13,6 +13,7 @@
 #include "device/pack.hpp"
 #include "p2p/header.hpp"
 #include "p2p/protocol/limit.hpp"
+#include "p2p/protocol/pipeline.hpp"
 #include "p2p/transfer.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 
@@ -34,6 +35,8 @@ class BouncePool {
     [[nodiscard]] std::byte* at(uint32_t number) const {
       return reinterpret_cast<std::byte*>(memory.base) + number * chunk;
     }
+    /// Plain bytes from the start of a chunk.
+    [[nodiscard]] View view(uint32_t number) const { return {at(number), nullptr, 0, memory}; }
     /// Returns the address of the chunk's flags: one 64-bit word per tile.
     [[nodiscard]] uint64_t flags(uint32_t number) const {
       return memory.base + chunks * chunk + number * kFlagBytes;
@@ -60,21 +63,18 @@ class BouncePool {
 };
 
 /// A send through a bounce buffer.
-struct BounceSend final : ProtocolState {
-  struct Chunk {
-    uint32_t number;
-    uint64_t offset;  ///< of the chunk's first byte in the message
-    size_t size;
-    device::Ticket packed;
-    bool announced = false;  ///< the receiver was notified of the chunk
-    uint32_t count = 1;      ///< adjacent chunks used
-  };
+struct BounceSend final : PipelinedSend {
   static constexpr size_t kMaxChunks = BouncePool::kReservedChunks;  ///< in use per message
-  void release(const Chunk& chunk) const { arena->release(chunk.number, chunk.count); }
-  BouncePool::Arena* arena = nullptr;
-  std::vector<Chunk> chunks;
-  uint64_t next = 0;   ///< first byte not yet packed
-  uint64_t epoch = 0;  ///< of an eagerly packed message
+  explicit BounceSend(BouncePool::Arena& source) : arena(&source) {}
+  void release(uint64_t number) override { arena->release(static_cast<uint32_t>(number), adjacent); }
+  BouncePool::Arena* arena;
+  size_t adjacent = 1;  ///< chunks of the arena per chunk of the message; more if it is packed eagerly
+  uint64_t epoch = 0;   ///< of an eagerly packed message
+
+ private:
+  Result<Slot> reserve(const Transfer& t, uint64_t bytes) override;
+  Result<Handover> hand_over(Engine& engine, Transfer& t, Chunk& chunk) override;
+  void post_failure(Engine& engine, const Transfer& t) const override;
 };
 
 /// A receive through the sender's bounce buffer.

@@ -55,8 +55,7 @@ std::optional<RtsPart> append_rts(Engine& engine, Transfer& t, ReadyToSend& rts,
     return std::nullopt;
   }
   rts.flags |= ReadyToSend::kBounce;
-  t.use(kBounce, std::make_unique<BounceSend>());
-  state_of<BounceSend>(t).arena = *arena;
+  t.use(kBounce, std::make_unique<BounceSend>(**arena));
   return RtsPart{*size + append_eager_pack(t, rts, out + *size)};
 }
 
@@ -72,75 +71,6 @@ bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
 bool accept(Engine&, Transfer& t) {
   if (t.protocol == &kEagerPack) t.protocol = &kBounce;
   return t.protocol == &kBounce;
-}
-
-void announce_chunk(Engine& engine, Transfer& t, BounceSend::Chunk& chunk) {
-  const trace::Range range("p2p.announce_chunk");
-  chunk.announced = true;
-  BounceChunk message{};
-  message.type = Type::chunk_ready;
-  message.sender = t.id;
-  message.receiver = t.remote;
-  message.offset = chunk.offset;
-  message.address = reinterpret_cast<uint64_t>(state_of<BounceSend>(t).arena->at(chunk.number));
-  message.size = chunk.size;
-  message.number = chunk.number;
-  engine.post_control(t.peer, &message, sizeof message);
-}
-
-// The send fails: notifies the receiver, which reads no further chunk. Chunks being read are returned as
-// usual. Packing in flight ends first, since it uses the buffer and chunks.
-bool fail(Engine& engine, Transfer& t, Error error) {
-  auto& bounce = state_of<BounceSend>(t);
-  BounceChunk message{};
-  message.type = Type::chunk_ready;
-  message.flags = BounceChunk::kFailed;
-  message.sender = t.id;
-  message.receiver = t.remote;
-  engine.post_control(t.peer, &message, sizeof message);
-  t.outcome = std::move(error);
-  bounce.next = t.bytes;
-  std::erase_if(bounce.chunks, [&](BounceSend::Chunk& chunk) {
-    if (chunk.announced) return false;
-    (void)device::wait(chunk.packed);  // its error is known already
-    t.transferred += chunk.size;       // never announced: the receiver does not return it
-    bounce.release(chunk);
-    return true;
-  });
-  if (bounce.chunks.empty()) t.enter(Transfer::State::done);
-  return true;
-}
-
-// Sender: announces packed chunks and packs further ones as chunks become free. Returns true if something
-// progressed.
-bool stream(Engine& engine, Transfer& t) {
-  auto& bounce = state_of<BounceSend>(t);
-  bool progressed = false;
-  for (BounceSend::Chunk& chunk : bounce.chunks) {
-    if (chunk.announced) continue;
-    auto packed = device::done(chunk.packed);
-    if (!packed) return fail(engine, t, std::move(packed).error());
-    if (!*packed) break;  // in order, so that the receiver's copies run in order
-    announce_chunk(engine, t, chunk);
-    progressed = true;
-  }
-  while (bounce.next < t.bytes && bounce.chunks.size() < BounceSend::kMaxChunks) {
-    const auto reserved = bounce.arena->reserve();
-    if (!reserved) break;
-    const uint32_t number = *reserved;
-    const size_t n = std::min<uint64_t>(bounce.arena->chunk, t.bytes - bounce.next);
-    auto ticket = submit_part_out(view_of(*bounce.arena, number), view_of(t), bounce.next, n,
-                                  stream_of(number, device::StreamRole::out));
-    if (!ticket) {
-      bounce.arena->release(number);
-      return fail(engine, t, std::move(ticket).error());
-    }
-    bounce.chunks.push_back({number, bounce.next, n, std::move(*ticket)});
-    bounce.next += n;
-    progressed = true;
-  }
-  if (t.transferred == t.bytes) t.enter(Transfer::State::done);
-  return progressed;
 }
 
 // Receiver: a chunk has been read, or could not be. Returns true if the receive is complete.
@@ -197,18 +127,14 @@ void on_chunk_ready(Engine& engine, Transfer& t, const BounceChunk& chunk) {
 // Sender: the receiver has returned a chunk.
 void on_chunk_done(Engine&, Transfer& t, const BounceChunk& chunk) {
   auto& bounce = state_of<BounceSend>(t);
-  const auto used =
-      std::find_if(bounce.chunks.begin(), bounce.chunks.end(),
-                   [&](const BounceSend::Chunk& one) { return one.announced && one.number == chunk.number; });
-  if (used == bounce.chunks.end()) return Engine::drop_malformed();
-  t.transferred += used->size;
-  bounce.release(*used);
-  bounce.chunks.erase(used);
-  if (!t.outcome && bounce.chunks.empty()) t.transferred = t.bytes;  // after fail()
+  auto* const used = bounce.announced(chunk.number);
+  if (used == nullptr) return Engine::drop_malformed();
+  bounce.returned(t, *used);
 }
 
 bool progress(Engine& engine, Transfer& t) {
-  return t.kind == core::Request::Kind::send ? stream(engine, t) : poll_gets(engine, t);
+  return t.kind == core::Request::Kind::send ? state_of<BounceSend>(t).stream(engine, t)
+                                             : poll_gets(engine, t);
 }
 
 }  // namespace
@@ -223,6 +149,29 @@ constinit const Protocol kBounce{.name = "bounce",
                                  .abort = abort_bounce,
                                  .on_chunk_ready = on_chunk_ready,
                                  .on_chunk_done = on_chunk_done};
+
+Result<PipelinedSend::Slot> BounceSend::reserve(const Transfer&, uint64_t bytes) {
+  if (chunks.size() >= kMaxChunks) return Slot{};
+  const auto number = arena->reserve();
+  if (!number) return Slot{};
+  return Slot{*number, std::min<uint64_t>(arena->chunk, bytes), arena->view(*number),
+              stream_of(*number, device::StreamRole::out)};
+}
+
+Result<PipelinedSend::Handover> BounceSend::hand_over(Engine& engine, Transfer& t, Chunk& chunk) {
+  const trace::Range range("p2p.announce_chunk");
+  BounceChunk message = announcement(t, chunk);
+  message.address = reinterpret_cast<uint64_t>(arena->at(static_cast<uint32_t>(chunk.number)));
+  engine.post_control(t.peer, &message, sizeof message);
+  return Handover::announced;
+}
+
+// The receiver reads no further chunk. Chunks that it is reading are returned as usual.
+void BounceSend::post_failure(Engine& engine, const Transfer& t) const {
+  BounceChunk message = announcement(t, {});
+  message.flags = BounceChunk::kFailed;
+  engine.post_control(t.peer, &message, sizeof message);
+}
 
 bool map_bounce(Engine& engine, Transfer& t, const Protocol& protocol, const ReadyToSend& rts) {
   auto* const mapping = engine.regions().map(t, rts);
@@ -243,11 +192,7 @@ void finish_bounce_receive(Engine& engine, Transfer& t) {
 
 void abort_bounce(Engine& engine, Transfer& t) {
   if (t.kind == core::Request::Kind::send) {
-    auto& bounce = state_of<BounceSend>(t);
-    for (BounceSend::Chunk& chunk : bounce.chunks) {
-      (void)device::wait(chunk.packed);
-      bounce.release(chunk);
-    }
+    state_of<BounceSend>(t).abort();
     return;
   }
   auto& state = state_of<BounceReceive>(t);

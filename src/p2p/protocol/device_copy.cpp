@@ -110,10 +110,6 @@ Result<device::Ticket> submit_ranges(const View& to, uint64_t to_offset, const V
 
 View view_of(const Transfer& t) { return {t.data(), t.contiguous ? nullptr : t.type, t.count, t.memory}; }
 
-View view_of(const BouncePool::Arena& arena, uint32_t chunk) {
-  return {arena.at(chunk), nullptr, 0, arena.memory};
-}
-
 Result<device::Ticket> submit(const View& to, const View& from, uint64_t bytes, device::StreamRole stream) {
   return submit_ranges(to, 0, from, 0, bytes, stream);
 }

@@ -6,7 +6,6 @@
 #include "datatype/datatype.hpp"
 #include "device/copy.hpp"
 #include "device/pack.hpp"
-#include "p2p/bounce.hpp"
 #include "p2p/transfer.hpp"
 
 namespace weft::p2p {
@@ -19,8 +18,6 @@ struct View {
   device::Memory memory;
 };
 [[nodiscard]] View view_of(const Transfer& t);
-/// Plain bytes from the start of a bounce chunk.
-[[nodiscard]] View view_of(const BouncePool::Arena& arena, uint32_t chunk);
 
 /// Copies the first `bytes` of both packed streams.
 [[nodiscard]] Result<device::Ticket> submit(const View& to, const View& from, uint64_t bytes,

@@ -55,15 +55,17 @@ void rts_posted(Engine&, Transfer& t) {
   const trace::Range range("p2p.start_eager_pack");
   auto& bounce = state_of<BounceSend>(t);
   BounceSend::Chunk& chunk = bounce.chunks.front();
-  const TileSync tile_sync{TileSync::Role::produces, tile_of(t, *bounce.arena),
-                           bounce.arena->flags(chunk.number), bounce.epoch};
-  auto ticket = submit_tile_sync(view_of(*bounce.arena, chunk.number), view_of(t), t.bytes, tile_sync,
-                                 device::StreamRole::out);
+  const auto number = static_cast<uint32_t>(chunk.number);
+  const TileSync tile_sync{TileSync::Role::produces, tile_of(t, *bounce.arena), bounce.arena->flags(number),
+                           bounce.epoch};
+  auto ticket =
+      submit_tile_sync(bounce.arena->view(number), view_of(t), t.bytes, tile_sync, device::StreamRole::out);
   if (ticket) {
-    chunk.packed = std::move(*ticket);
+    chunk.filled = std::move(*ticket);
     return;
   }
-  bounce.release(chunk);
+  bounce.release(number);
+  bounce.adjacent = 1;
   bounce.chunks.clear();
   bounce.next = 0;
 }
@@ -113,10 +115,10 @@ bool poll_unpack(Engine& engine, Transfer& t) {
 bool release(Transfer& t) {
   auto& bounce = state_of<BounceSend>(t);
   if (!bounce.chunks.empty()) {
-    auto packed = device::done(bounce.chunks.front().packed);
+    auto packed = device::done(bounce.chunks.front().filled);
     if (packed && !*packed) return false;
     if (!packed) t.outcome = std::move(packed).error();
-    bounce.release(bounce.chunks.front());
+    bounce.release(bounce.chunks.front().number);
     bounce.chunks.clear();
   }
   t.enter(Transfer::State::done);
@@ -126,7 +128,7 @@ bool release(Transfer& t) {
 // Sender: unless the receiver has read the whole message, packing may still be in flight.
 void finished(Engine& engine, Transfer& t, bool all_consumed) {
   auto& chunks = state_of<BounceSend>(t).chunks;
-  if (all_consumed && !chunks.empty()) chunks.front().packed = {};
+  if (all_consumed && !chunks.empty()) chunks.front().filled = {};
   if (release(t)) return Engine::complete(t);
   t.enter(Transfer::State::streaming);
   engine.start_polling(t);
@@ -165,7 +167,8 @@ size_t append_eager_pack(Transfer& t, ReadyToSend& rts, std::byte* out) {
   if (!reserved) return 0;
   const uint32_t number = *reserved;
   bounce.epoch = ++arena.epoch;
-  bounce.chunks.push_back({number, 0, t.bytes, {}, false, static_cast<uint32_t>(count)});
+  bounce.adjacent = count;
+  bounce.chunks.push_back({number, 0, t.bytes});
   bounce.next = t.bytes;
   t.protocol = &kEagerPack;
   rts.flags |= ReadyToSend::kEagerPack;

@@ -40,20 +40,29 @@ log::SlowPath staged{"net.staged",
                      "GPU messages between hosts are staged through host memory, at most as fast as PCIe"};
 log::SlowPath unpinned{"net.unpinned", "copies between GPU and unpinned memory, 2 to 4 times slower"};
 
-/// One fragment that the sender copies to host memory for the receiver to read.
-struct StagedFragment {
-  StagingBuffer buffer;
-  device::Ticket filled;
-  uint64_t offset, number;
-  size_t size;
-  Registration registration{};  ///< once announced
+struct RmaSend final : ProtocolState {
+  Registration whole_buffer;
 };
 
-struct RmaSend final : ProtocolState {
-  Registration whole_buffer;  ///< RMA get
-  std::deque<StagedFragment> fragments;
-  uint64_t next_offset = 0, next_number = 0;
-  Limit::Use use;  ///< of staging buffers
+/// A send of fragments: copied to host memory, registered when they are announced.
+struct RmaFragmentsSend final : PipelinedSend {
+  explicit RmaFragmentsSend(StagingLimits& limits) : PipelinedSend(&limits.sends) {}
+
+ private:
+  struct Fragment {
+    uint64_t number;
+    StagingBuffer buffer;
+    Registration registration{};
+  };
+  Result<Slot> reserve(const Transfer& t, uint64_t bytes) override;
+  void release(uint64_t number) override {
+    std::erase_if(fragments_, [&](const Fragment& fragment) { return fragment.number == number; });
+  }
+  Result<Handover> hand_over(Engine& engine, Transfer& t, Chunk& chunk) override;
+  void post_failure(Engine& engine, const Transfer& t) const override;
+
+  std::deque<Fragment> fragments_;
+  uint64_t next_number_ = 0;
 };
 
 /// One fragment being read into the receive buffer.
@@ -299,97 +308,49 @@ void on_chunk_ready(Engine& engine, Transfer& t, const BounceChunk& chunk) {
 bool accept(Engine& engine, Transfer& t) {
   if (!engine.peer(t.peer).remote || !device_side(t.memory.kind)) return false;
   engine.leave_protocol(t);
-  t.use(kRmaFragments, std::make_unique<RmaSend>());
+  t.use(kRmaFragments, std::make_unique<RmaFragmentsSend>(engine.staging_limits()));
   return true;
 }
 
-Status fill_fragments(Transfer& t, bool& progressed) {
-  auto& state = state_of<RmaSend>(t);
-  while (state.next_offset < t.bytes && state.fragments.size() < setting_depth) {
-    const size_t n = std::min<uint64_t>(setting_chunk, t.bytes - state.next_offset);
-    StagingBuffer buffer = StagingBuffer::lease(t.memory, n);
-    auto ticket = submit_part_out({buffer.data(), nullptr, 0, buffer.memory()}, view_of(t), state.next_offset,
-                                  n, StreamRole::out);
-    if (!ticket) return std::move(ticket).error();
-    state.fragments.push_back(
-        {std::move(buffer), std::move(*ticket), state.next_offset, state.next_number++, n});
-    state.next_offset += n;
-    progressed = true;
-  }
-  return {};
+Result<PipelinedSend::Slot> RmaFragmentsSend::reserve(const Transfer& t, uint64_t bytes) {
+  if (chunks.size() >= setting_depth) return Slot{};
+  const size_t n = std::min<uint64_t>(setting_chunk, bytes);
+  Fragment& fragment = fragments_.emplace_back(Fragment{next_number_++, StagingBuffer::lease(t.memory, n)});
+  return Slot{fragment.number, n, {fragment.buffer.data(), nullptr, 0, fragment.buffer.memory()}};
 }
 
-Status announce(Engine& engine, Transfer& t, StagedFragment& fragment) {
+Result<PipelinedSend::Handover> RmaFragmentsSend::hand_over(Engine& engine, Transfer& t, Chunk& chunk) {
+  const auto fragment = std::find_if(fragments_.begin(), fragments_.end(),
+                                     [&](const Fragment& one) { return one.number == chunk.number; });
+  WEFT_ASSERT(fragment != fragments_.end());
   FragmentAnnouncement message{};
-  const transport::Buffer buffer{fragment.buffer.data(), fragment.size, fragment.buffer.memory()};
+  const transport::Buffer buffer{fragment->buffer.data(), chunk.size, fragment->buffer.memory()};
   auto registered = engine.network()->register_buffer(t.peer, buffer, message.rkey.bytes);
   if (!registered) return std::move(registered).error();
-  fragment.registration = Registration(*engine.network(), registered->id);
-  message.type = Type::chunk_ready;
+  fragment->registration = Registration(*engine.network(), registered->id);
+  static_cast<BounceChunk&>(message) = announcement(t, chunk);
   message.flags = BounceChunk::kPinned;
-  message.sender = t.id;
-  message.receiver = t.remote;
-  message.offset = fragment.offset;
-  message.size = fragment.size;
-  message.number = fragment.number;
   message.rkey.size = registered->rkey_size;
   engine.post_control(t.peer, &message, sizeof(BounceChunk) + message.rkey.wire_size());
-  return {};
+  return Handover::announced;
 }
 
-// Notifies the receiver of the failure. Fragments that it is reading are returned as usual.
-bool fail(Engine& engine, Transfer& t, Error error) {
+void RmaFragmentsSend::post_failure(Engine& engine, const Transfer& t) const {
   FragmentAnnouncement message{};
-  message.type = Type::chunk_ready;
+  static_cast<BounceChunk&>(message) = announcement(t, {});
   message.flags = BounceChunk::kFailed;
-  message.receiver = t.remote;
   engine.post_control(t.peer, &message, sizeof(BounceChunk) + sizeof message.rkey.size);
-  auto& state = state_of<RmaSend>(t);
-  t.outcome = std::move(error);
-  t.transferred += t.bytes - state.next_offset;
-  state.next_offset = t.bytes;
-  std::erase_if(state.fragments, [&](StagedFragment& fragment) {
-    if (fragment.registration) return false;
-    (void)device::wait(fragment.filled);
-    t.transferred += fragment.size;
-    return true;
-  });
-  if (t.transferred == t.bytes) t.enter(Transfer::State::done);
-  return true;
-}
-
-// Announces fragments that were copied to host memory and copies further ones.
-bool stream(Engine& engine, Transfer& t) {
-  auto& state = state_of<RmaSend>(t);
-  if (!state.use) state.use = engine.staging_limits().sends.acquire();
-  if (!state.use) return false;
-  bool progressed = false;
-  for (StagedFragment& fragment : state.fragments) {
-    if (fragment.registration) continue;
-    auto ready = device::done(fragment.filled);
-    if (ready && !*ready) break;
-    if (Status sent = ready ? announce(engine, t, fragment) : Status(std::move(ready).error()); !sent)
-      return fail(engine, t, std::move(sent).error());
-    progressed = true;
-  }
-  if (Status filled = fill_fragments(t, progressed); !filled)
-    return fail(engine, t, std::move(filled).error());
-  if (t.transferred == t.bytes) t.enter(Transfer::State::done);
-  return progressed;
 }
 
 void on_chunk_done(Engine&, Transfer& t, const BounceChunk& chunk) {
-  auto& fragments = state_of<RmaSend>(t).fragments;
-  const auto found = std::find_if(fragments.begin(), fragments.end(), [&](const StagedFragment& fragment) {
-    return fragment.registration && fragment.number == chunk.number;
-  });
-  if (found == fragments.end()) return Engine::drop_malformed();
-  t.transferred += found->size;
-  fragments.erase(found);
+  auto& fragments = state_of<RmaFragmentsSend>(t);
+  auto* const read = fragments.announced(chunk.number);
+  if (read == nullptr) return Engine::drop_malformed();
+  fragments.returned(t, *read);
 }
 
 bool progress(Engine& engine, Transfer& t) {
-  if (t.kind == core::Request::Kind::send) return stream(engine, t);
+  if (t.kind == core::Request::Kind::send) return state_of<RmaFragmentsSend>(t).stream(engine, t);
   const auto& state = state_of<RmaReceive>(t);
   return state.use ? poll_uploads(engine, t) : activate(engine, t);
 }
@@ -397,7 +358,7 @@ bool progress(Engine& engine, Transfer& t) {
 // The network has ended all gets of a lost peer.
 void abort(Engine&, Transfer& t) {
   if (t.kind == core::Request::Kind::send) {
-    for (StagedFragment& fragment : state_of<RmaSend>(t).fragments) (void)device::wait(fragment.filled);
+    if (t.protocol == &kRmaFragments) state_of<RmaFragmentsSend>(t).abort();
     return;
   }
   for (const auto& get : state_of<RmaReceive>(t).gets) (void)device::wait(get->upload);

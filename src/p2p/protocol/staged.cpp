@@ -78,15 +78,17 @@ bool init_announced(Engine& engine, Transfer& t, const ReadyToSend&) {
 bool accept_fragments(Engine& engine, Transfer& t) {
   if (engine.peer(t.peer).remote && device_side(t)) return false;
   engine.leave_protocol(t);
-  t.use(kFragments, device_side(t) ? std::make_unique<Staging>() : nullptr);
+  if (device_side(t))
+    t.use(kFragments, std::make_unique<PinnedSend>(engine.staging_limits(), false));
+  else
+    t.use(kFragments);
   return true;
 }
 
 bool accept_announced(Engine& engine, Transfer& t) {
   if (engine.peer(t.peer).remote || !device_side(t)) return false;
   engine.leave_protocol(t);
-  t.use(kAnnounced, std::make_unique<Staging>());
-  state_of<Staging>(t).receiver_reads = true;
+  t.use(kAnnounced, std::make_unique<PinnedSend>(engine.staging_limits(), true));
   return true;
 }
 
@@ -109,14 +111,24 @@ bool stream(const Peer& peer, Transfer& t) {
 
 bool progress(Engine& engine, Transfer& t) {
   if (t.kind == core::Request::Kind::send)
-    return t.protocol_state ? stream_device(engine, t) : stream(engine.peer(t.peer), t);
+    return t.protocol_state ? state_of<PinnedSend>(t).stream(engine, t) : stream(engine.peer(t.peer), t);
   return request_into_chunk(engine, t);
 }
 
-void abort(Engine&, Transfer& t) { wait_for_chunks(t); }
+void abort(Engine&, Transfer& t) {
+  if (!t.protocol_state) return;
+  if (t.kind == core::Request::Kind::send)
+    state_of<PinnedSend>(t).abort();
+  else
+    wait_for_uploads(t);
+}
+
+void on_chunk_done(Engine&, Transfer& t, const BounceChunk& chunk) {
+  state_of<PinnedSend>(t).on_chunk_done(t, chunk);
+}
 
 void fail_receive(Transfer& t) {
-  wait_for_chunks(t);
+  wait_for_uploads(t);
   t.completion.bytes = t.transferred;
   Engine::complete(t, Error(Errc::other, "the sender (process " + std::to_string(t.peer) + ") failed after " +
                                              std::to_string(t.transferred) + " of " +
@@ -157,6 +169,6 @@ constinit const Protocol kAnnounced{.name = "announced",
                                     .abort = abort,
                                     .on_data = on_data,
                                     .on_chunk_ready = read_pinned_chunk,
-                                    .on_chunk_done = on_pinned_chunk_done};
+                                    .on_chunk_done = on_chunk_done};
 
 }  // namespace weft::p2p

@@ -41,7 +41,7 @@ bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
     if (!copied) {
       if (engine.sender_ended(t, copied.error())) return true;
       if (offset == 0) return false;
-      wait_for_chunks(t);
+      wait_for_uploads(t);
       engine.finish_sender(t.peer, rts.sender);
       Engine::complete(t, std::move(copied).error());
       return true;
@@ -53,7 +53,7 @@ bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
   return true;
 }
 
-void abort(Engine&, Transfer& t) { wait_for_chunks(t); }
+void abort(Engine&, Transfer& t) { wait_for_uploads(t); }
 
 /// Packs through a pinned chunk, since kernels pack into pinned memory only. Returns false if no chunk is
 /// free.
