@@ -42,7 +42,7 @@ Status close_handle(core::Communicator& comm, MPI_Comm* handle) {
   WEFT_TRY(stream::detach(comm));
   p2p::forget_buffer(comm.instance, &comm);
   forget_parent(comm);
-  comm.freed = true;
+  comm.has_handle = false;
   *handle = MPI_COMM_NULL;
   return {};
 }

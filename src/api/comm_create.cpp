@@ -47,7 +47,7 @@ Status finish_duplicate(Communicator& parent, Communicator& child, const core::I
   if (status.ok()) status = apply_hints(child, info);
   if (status.ok()) return {};
   (void)child.attributes.clear(child.instance, handle);  // report the first error
-  child.freed = true;
+  child.has_handle = false;
   child.release();
   return status;
 }

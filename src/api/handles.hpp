@@ -71,7 +71,7 @@ inline core::Communicator* to_communicator(MPI_Comm handle) {
   }
   if (g_handles.communicators.check(handle) != HandleState::live) return nullptr;
   auto* comm = reinterpret_cast<core::Communicator*>(handle);
-  return comm->freed ? nullptr : comm;
+  return comm->has_handle ? comm : nullptr;
 }
 inline datatype::Datatype* to_datatype(MPI_Datatype handle) {
   const uintptr_t index = value_of(handle) - kDatatypeFirst;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "api/leaks.hpp"
 
-#include <set>
 #include <string>
 
 #include "api/check.hpp"
@@ -42,12 +41,9 @@ void report_request(const core::Request& request, const std::string& text) {
 }
 
 void report_communicators() {
-  std::set<const core::Communicator*> inner;  // of intercommunicators and windows
-  g_handles.windows.for_each([&](const rma::Window& window) { inner.insert(window.comm.get()); });
-  g_handles.communicators.for_each([&](const core::Communicator& comm) { inner.insert(comm.local.get()); });
-  g_handles.communicators.for_each([&](const core::Communicator& comm) {
+  g_handles.communicators.for_each([](const core::Communicator& comm) {
     const bool predefined = comm.handle < kPredefinedEnd || is_parent(comm);
-    if (predefined || comm.freed || comm.session() != nullptr || inner.contains(&comm)) return;
+    if (predefined || !comm.has_handle || comm.session() != nullptr) return;
     report("MPI_Finalize found a communicator that leaks: " + name_of(&comm) + " with " +
            std::to_string(comm.size()) + (comm.size() == 1 ? " rank" : " ranks") + ": call MPI_Comm_free");
   });

@@ -24,7 +24,9 @@ Status init(bool sends, const void* buf, int partitions, MPI_Count count, Dataty
       (register_request_slab([](const void* handle) { return Partitioned::slab().check(handle); }), true);
   (void)registered;
   datatype::Checked math;
-  if (!datatype::packed_size(type, math.mul(count, partitions)) || math.overflow())
+  const MPI_Count elements = math.mul(count, partitions);
+  (void)math.mul(elements, type.extent());  // the addresses of the partitions
+  if (!datatype::packed_size(type, elements) || math.overflow())
     return Error(Errc::value_too_large, "the size of " + std::to_string(partitions) + " partitions of " +
                                             std::to_string(count) + " elements does not fit 64 bits");
   auto made = Partitioned::create(sends, p2p::buffer_of(buf, count, type), partitions, rank, tag, comm);

@@ -64,7 +64,7 @@ Status comm_create(Communicator& parent, MPIX_Stream handle, MPI_Comm* newcomm) 
   auto child = coll::duplicate(parent);
   if (!child) return std::move(child).error();
   if (Status attached = stream::attach(**child, core::Ref<Stream>::share(stream)); !attached.ok()) {
-    (*child)->freed = true;
+    (*child)->has_handle = false;
     (*child)->release();
     return attached;
   }

@@ -47,7 +47,7 @@ Status create(Communicator& parent, int count, const MPIX_Stream* handles, MPI_C
   auto child = coll::duplicate(parent);
   if (!child) return std::move(child).error();
   if (Status attached = Multiplex::attach(**child, std::move(streams)); !attached.ok()) {
-    (*child)->freed = true;
+    (*child)->has_handle = false;
     (*child)->release();
     return attached;
   }

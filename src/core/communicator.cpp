@@ -19,13 +19,17 @@ Communicator::Communicator(Instance& owner, ContextId context_id, Ref<Group> loc
       peers_(remote_group ? remote_group.get() : group.get()),
       rank_(group->rank()),
       size_(group->size()) {
-  WEFT_ASSERT(id < ContextId{1} << kCreatorShift ||
-              instance.processes.is_creator(static_cast<uint32_t>(id >> kCreatorShift)));
+  WEFT_ASSERT(valid_id(instance, id));
   if (!instance.processes.any_others()) [[likely]]
     return;
   for (const Group* members : {group.get(), remote_group.get()})
     if (members != nullptr)
       for (const ProcessId process : members->processes()) instance.processes.retain(process);
+}
+
+bool Communicator::valid_id(const Instance& instance, ContextId id) {
+  return id < ContextId{1} << kCreatorShift ||
+         instance.processes.is_creator(static_cast<uint32_t>(id >> kCreatorShift));
 }
 
 Communicator* Communicator::create(Instance& owner, ContextId id, Ref<Group> local, Ref<Group> remote) {

@@ -87,6 +87,9 @@ class Communicator final : public Counted {
   /// final ones: a subset of its members.
   void settle(ContextId id, Ref<Group> local, Ref<Group> remote);
 
+  /// Whether a process of this or a connected job makes such ids: ids agreed on by ranks that call different
+  /// operations are arbitrary.
+  [[nodiscard]] static bool valid_id(const Instance& instance, ContextId id);
   static Communicator* create(Instance& owner, ContextId id, Ref<Group> local, Ref<Group> remote = {});
   static Slab<Communicator>& slab();
 
@@ -103,7 +106,9 @@ class Communicator final : public Counted {
   std::unique_ptr<Topology> topology;
   std::unique_ptr<CollectiveState> collective;
   std::unique_ptr<StreamState> stream;
-  bool freed = false;    ///< MPI_Comm_free was called; pending operations keep the object alive
+  /// False: MPI_Comm_free was called while operations keep the object alive, or the library made the object
+  /// for its own steps, such as a window's: no handle of the program, not even a stale one, leads to it.
+  bool has_handle = true;
   bool revoked = false;  ///< by FailureDetector::revoke(): every operation on it fails
   uintptr_t handle;      ///< the MPI_Comm value: the object's address, or a predefined handle value
   /// Of a communicator that the library made for steps of operations on another one: that one, with which it

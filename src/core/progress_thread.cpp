@@ -55,9 +55,10 @@ void ProgressThread::start_for_windows(Instance& instance) {
 
 std::unique_ptr<ProgressThread> ProgressThread::start(Instance& instance) {
   std::unique_ptr<ProgressThread> made(new ProgressThread(instance));
-  sigset_t all, before;  // signals of the program are handled by its own threads
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  sigset_t blocked, before;  // signals of the program are handled by its own threads, but for faults
+  ::sigfillset(&blocked);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigdelset(&blocked, fault);
+  ::pthread_sigmask(SIG_SETMASK, &blocked, &before);
   const int failed = ::pthread_create(
       &made->thread_, nullptr,
       [](void* self) -> void* {

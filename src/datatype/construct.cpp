@@ -136,7 +136,7 @@ PartialType partial_blocks(Counts lengths, Counts displacements, Count unit, con
   result.bounds.finish(math);
   if (!math.overflow())
     result.layout = layout_of_blocks(displacements.size(), [&](size_t i) {
-      return Block{old, length(i), displacements[i] * unit};
+      return Block{old, length(i), length(i) == 0 ? 0 : displacements[i] * unit};
     });
   return result;
 }

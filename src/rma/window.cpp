@@ -238,6 +238,7 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
                  "MPI_Comm_split_type(MPI_COMM_TYPE_SHARED)");
   auto duplicate = coll::duplicate(comm);
   if (!duplicate) return std::move(duplicate).error();
+  (*duplicate)->has_handle = false;
   Window* const window = slab().create(core::Ref<core::Communicator>(*duplicate));
   if (window == nullptr) return Error(Errc::no_mem, "too many windows: free some");
   const core::Ref<Window> guard(window);
@@ -297,7 +298,6 @@ Status Window::free(Window* window) {
   Status finished = barrier(*window->comm);  // no peer sends messages about the window afterwards
   Messages::of(window->instance).remove(*window);
   Status released = window->withdraw();
-  if (window->comm) window->comm->freed = true;
   window->close_handle();
   WEFT_TRY(std::move(flushed));
   WEFT_TRY(std::move(finished));

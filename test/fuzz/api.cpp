@@ -99,7 +99,8 @@ void on_fault(int signal, siginfo_t* info, void*) {
 /// Copies of more memory than the program has: its buffers overlap or end beyond all addresses.
 void on_sanitizer_error() {
   const std::string_view error = __asan_get_report_description();
-  if (values->is_huge() && (error == "memcpy-param-overlap" || error == "negative-size-param"))
+  if (values->is_huge() &&
+      (error == "memcpy-param-overlap" || error == "negative-size-param" || error == "unknown-crash"))
     ::_exit(kOwnFault);
   report("report of the sanitizer");
 }

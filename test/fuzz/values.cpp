@@ -71,27 +71,25 @@ void* Values::slot() {
 }
 
 void* Values::buffer() {
-  switch (draw(24)) {
+  const uint64_t how = draw(24);
+  switch (how) {
     case 0:
       draw_special(&Drawn::null_buffer);
       return nullptr;
     case 1:
       draw_special(&Drawn::in_place);  // some functions take it for the address 1
       return MPI_IN_PLACE;
-    case 2: {
-      void* page = slot();  // unaligned
-      return page == nullptr ? nullptr : static_cast<char*>(page) + 1 + draw(15);
-    }
-    case 3: {
-      void* page = slot();  // the guard page follows
-      return page == nullptr ? nullptr : static_cast<char*>(page) + kPage - 8;
-    }
-    default: {
-      void* page = slot();
-      if (page == nullptr) draw_special(&Drawn::null_buffer);
-      return page;
-    }
+    default:
+      break;
   }
+  auto* page = static_cast<char*>(slot());
+  if (page == nullptr) {
+    draw_special(&Drawn::null_buffer);
+    return nullptr;
+  }
+  if (how == 2) return page + 1 + draw(15);   // unaligned
+  if (how == 3) return page + kPage - 8;      // the guard page follows
+  return page;
 }
 
 const char* Values::string() {

@@ -36,7 +36,8 @@ class Values {
   const char* string();
   /// A safety level of callbacks, rarely another value of the type.
   MPI_T_cb_safety safety() {
-    return static_cast<MPI_T_cb_safety>((uint64_t{1} << 2 * draw(4)) - (draw(9) != 0));
+    const uint64_t power = uint64_t{1} << 2 * draw(4);
+    return static_cast<MPI_T_cb_safety>(power == 64 || draw(9) != 0 ? power - 1 : power);
   }
   char** strings();
 

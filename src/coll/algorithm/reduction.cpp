@@ -100,7 +100,7 @@ struct ReceivedTerms {
 }  // namespace
 
 void DirectReduceScatter::reduce(void* target, Stage& stage) const {
-  if (mine_.count == 0) return;
+  if (mine_.count == 0 || stage.disabled()) return;
   void* own = element(call_, call_.send.address, mine_.first);
   // A kernel may write to an input if both have the same address and one launch takes all terms.
   const bool same_place =
@@ -118,12 +118,15 @@ void DirectReduceScatter::reduce(void* target, Stage& stage) const {
   // Blocks that stay in the cache while all inputs are combined; a user-defined operation gets all elements
   // at once.
   constexpr int64_t kBlockBytes = 32 << 10;
-  const int64_t size = std::max<int64_t>(1, call_.recv.type->size());
-  const int64_t block = call_.op->user ? mine_.count : std::max<int64_t>(1, kBlockBytes / size);
+  const int64_t size = call_.recv.type->size();
+  const bool whole = call_.op->user || size == 0;
+  const int64_t block = whole ? mine_.count : std::max<int64_t>(1, kBlockBytes / size);
+  if (call_.size == 1 && target == own) return;
+  const bool in_rank_order = rank_order(call_);
   for (int64_t first = 0; first < mine_.count; first += block) {
     const int64_t n = std::min(block, mine_.count - first);
     ReceivedTerms terms{call_, terms_, own, stage, first, n};
-    combine(terms, call_.size, rank_order(call_), element(call_, target, first));
+    combine(terms, call_.size, in_rank_order, element(call_, target, first));
   }
 }
 

@@ -97,5 +97,8 @@ struct SplitEntry {
                                                            const Algorithm* algorithm = nullptr);
 /// Copies the error handler of the parent to a new communicator. Errc::no_mem if `child` is null.
 [[nodiscard]] NewCommunicator inherit(core::Communicator& parent, core::Communicator* child);
+/// Makes a child with inherit(); an intercommunicator with `remote`. An error if no process makes such ids.
+[[nodiscard]] NewCommunicator make_child(core::Communicator& parent, core::ContextId id,
+                                         core::Ref<core::Group> local, core::Ref<core::Group> remote = {});
 
 }  // namespace weft::coll

@@ -50,6 +50,7 @@ Status settle(Communicator& child, ContextId id, Ref<Group> local, Ref<Group> re
     Ref<Communicator> local_comm(Communicator::create(child.instance, own, local));
     if (!local_comm) return Error(Errc::no_mem, "out of memory for another communicator: free some");
     local_comm->part_of = &child;
+    local_comm->has_handle = false;
     local_comm->errhandler = child.errhandler;
     child.local = std::move(local_comm);
   }
@@ -64,6 +65,7 @@ Communicator* assemble(Instance& instance, ContextId id, Ref<Group> local, Ref<G
   Communicator* intercomm = Communicator::create(instance, id, std::move(local), std::move(remote));
   if (intercomm == nullptr) return nullptr;
   local_comm->part_of = intercomm;
+  local_comm->has_handle = false;
   intercomm->local = std::move(local_comm);
   return intercomm;
 }
@@ -165,7 +167,7 @@ NewCommunicator intercomm_create(Communicator& local, int local_leader, Communic
     if (local.group->rank_of(process) >= 0)
       return Error(Errc::comm, "the two groups share process " + std::to_string(process) +
                                    ": an intercommunicator needs disjoint groups");
-  return inherit(local, assemble(instance, record.context, local.group, std::move(remote_group)));
+  return make_child(local, record.context, local.group, std::move(remote_group));
 }
 
 NewCommunicator intercomm_duplicate(Communicator& parent) {
@@ -173,7 +175,7 @@ NewCommunicator intercomm_duplicate(Communicator& parent) {
   if (parent.rank() == 0) mine.context = parent.instance.new_contexts(kIdsPerIntercomm);
   auto agreed = exchange_leader_records(parent, mine);
   if (!agreed) return std::move(agreed).error();
-  return inherit(parent, assemble(parent.instance, agreed->context, parent.group, parent.remote_group));
+  return make_child(parent, agreed->context, parent.group, parent.remote_group);
 }
 
 NewCommunicator intercomm_merge(Communicator& intercomm, bool high) {
@@ -188,14 +190,13 @@ NewCommunicator intercomm_merge(Communicator& intercomm, bool high) {
   const Group& back = first ? *intercomm.remote_group : *intercomm.group;
   auto group = front.unite(back);
   if (!group) return std::move(group).error();
-  return inherit(intercomm, Communicator::create(intercomm.instance, agreed->context, Ref<Group>(*group)));
+  return make_child(intercomm, agreed->context, Ref<Group>(*group));
 }
 
 Result<PendingChild> intercomm_start_duplicate(Communicator& parent) {
   const bool makes = parent.rank() == 0 && lower_side(parent);
   const ContextId context = makes ? parent.instance.new_contexts(kIdsPerIntercomm) : 0;
-  NewCommunicator child =
-      inherit(parent, assemble(parent.instance, context, parent.group, parent.remote_group));
+  NewCommunicator child = make_child(parent, context, parent.group, parent.remote_group);
   if (!child) return std::move(child).error();
   return start_context_broadcast(parent, **child, &kContextAgreement);
 }
@@ -219,8 +220,7 @@ NewCommunicator intercomm_split(Communicator& parent, int64_t color, int key) {
   const bool lower = lower_side(parent.instance, *local_group, *remote_group);
   const SplitEntry& maker =
       lower ? (*mine)[static_cast<size_t>(here.front())] : (*theirs)[static_cast<size_t>(there.front())];
-  return inherit(parent,
-                 assemble(parent.instance, maker.context, std::move(local_group), std::move(remote_group)));
+  return make_child(parent, maker.context, std::move(local_group), std::move(remote_group));
 }
 
 NewCommunicator intercomm_subset(Communicator& parent, Group& group) {
@@ -239,7 +239,7 @@ NewCommunicator intercomm_subset(Communicator& parent, Group& group) {
   // The leaders of the parent's sides create the ids; they may be in neither group.
   const bool lower = lower_side(parent);
   const ContextId id = lower ? record.context : theirs->front().context;
-  return inherit(parent, assemble(parent.instance, id, Ref<Group>::share(&group), std::move(remote_group)));
+  return make_child(parent, id, Ref<Group>::share(&group), std::move(remote_group));
 }
 
 }  // namespace weft::coll

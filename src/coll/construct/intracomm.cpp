@@ -38,7 +38,7 @@ Result<ContextId> agree_on_context_id(Instance& instance, const BootstrapGroup& 
 NewCommunicator create_from_members(Communicator& parent, Group& group, int tag) {
   auto id = agree_on_context_id(parent.instance, BootstrapGroup(parent, group, tag));
   if (!id) return std::move(id).error();
-  return inherit(parent, Communicator::create(parent.instance, *id, Ref<Group>::share(&group)));
+  return make_child(parent, *id, Ref<Group>::share(&group));
 }
 
 Result<Ref<Communicator>> make_bootstrap_communicator(Instance& instance) {
@@ -47,6 +47,7 @@ Result<Ref<Communicator>> make_bootstrap_communicator(Instance& instance) {
   auto everyone = Ref<Group>(Group::create(std::move(processes), instance.self));
   Ref<Communicator> bootstrap(Communicator::create(instance, kBootstrapContext, std::move(everyone)));
   if (!bootstrap) return Error(Errc::no_mem, "out of memory for another communicator: free some");
+  bootstrap->has_handle = false;
   return bootstrap;
 }
 
@@ -88,11 +89,22 @@ NewCommunicator inherit(Communicator& parent, Communicator* child) {
   return child;
 }
 
+NewCommunicator make_child(Communicator& parent, ContextId id, Ref<Group> local, Ref<Group> remote) {
+  Instance& instance = parent.instance;
+  if (!Communicator::valid_id(instance, id))
+    return Error(Errc::other, "the ranks of " + parent.name +
+                                  " do not call the same collective operations in the same order: they agreed "
+                                  "on context id " +
+                                  std::to_string(id));
+  return inherit(parent, remote ? assemble(instance, id, std::move(local), std::move(remote))
+                                : Communicator::create(instance, id, std::move(local)));
+}
+
 NewCommunicator duplicate(Communicator& parent) {
   if (parent.inter()) return intercomm_duplicate(parent);
   auto id = agree_on_context_id(parent.instance, BootstrapGroup(parent, parent.next_collective_tag()));
   if (!id) return std::move(id).error();
-  NewCommunicator child = inherit(parent, Communicator::create(parent.instance, *id, parent.group));
+  NewCommunicator child = make_child(parent, *id, parent.group);
   if (child.ok() && parent.topology) (*child)->topology = parent.topology->clone();
   return child;
 }
@@ -100,7 +112,7 @@ NewCommunicator duplicate(Communicator& parent) {
 Result<PendingChild> start_duplicate(Communicator& parent) {
   if (parent.inter()) return intercomm_start_duplicate(parent);
   const ContextId context = parent.rank() == 0 ? parent.instance.new_contexts() : 0;
-  NewCommunicator child = inherit(parent, Communicator::create(parent.instance, context, parent.group));
+  NewCommunicator child = make_child(parent, context, parent.group);
   if (!child) return std::move(child).error();
   if (parent.topology) (*child)->topology = parent.topology->clone();
   return start_context_broadcast(parent, **child);
@@ -136,7 +148,7 @@ NewCommunicator split(Communicator& parent, int64_t color, int key) {
   auto group = parent.group->include(std::span<const int>(ranks));
   if (!group) return std::move(group).error();
   const ContextId id = (*entries)[static_cast<size_t>(ranks.front())].context;
-  return inherit(parent, Communicator::create(parent.instance, id, Ref<Group>(*group)));
+  return make_child(parent, id, Ref<Group>(*group));
 }
 
 NewCommunicator split_proper(Communicator& parent, int64_t color, int key) {

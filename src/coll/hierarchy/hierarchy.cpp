@@ -109,8 +109,11 @@ Status Hierarchy::create_communicators() {
     (*inside)->release();
     return std::move(across).error();
   }
-  for (core::Communicator* const part : {*inside, *across})
-    if (part != nullptr) part->part_of = &comm_;
+  for (core::Communicator* const part : {*inside, *across}) {
+    if (part == nullptr) continue;
+    part->part_of = &comm_;
+    part->has_handle = false;
+  }
   local_comm_ = core::Ref<core::Communicator>(*inside);
   inter_host_comm_ = core::Ref<core::Communicator>(*across);
   return {};

@@ -55,6 +55,7 @@ class Stage {
   [[nodiscard]] bool complete();
   /// Records an error. All later steps exchange empty messages and touch no memory.
   void disable(Status why);
+  [[nodiscard]] bool disabled() const { return disabled_; }
   /// Returns the first error of all steps so far and resets the stage.
   [[nodiscard]] Status take_outcome();
 

@@ -151,6 +151,7 @@ Result<File*> File::open(core::Communicator& comm, const std::string& name, int 
     auto duplicate = coll::duplicate(comm);
     if (!duplicate) return std::move(duplicate).error();
     own_comm = core::Ref<core::Communicator>(*duplicate);
+    own_comm->has_handle = false;
   }
   File* const file = slab().create(std::move(own_comm), amode);
   if (file == nullptr) return Error(Errc::no_mem, "too many open files: close some");
