@@ -130,7 +130,9 @@ def execute(program, folder, root, launcher, variables):
     environment["PATH"] = "%s/usr/bin:%s" % (root, environment["PATH"])
     with open(folder + "/log", "w+", encoding="utf-8", errors="replace") as log:
         command = ["timeout", str(LIMIT_S), "sh", "-c", program.run]
-        done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        done = subprocess.run(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
         log.seek(0)
         text = log.read()
     kept = sorted(line.rstrip() for line in text.splitlines() if re.search(program.keep, line))

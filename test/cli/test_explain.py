@@ -22,7 +22,11 @@ def test_file(weft, no_driver, tmp_path, monkeypatch):
     (tmp_path / "old").write_text("x")
     out = weft("explain", "file", str(tmp_path / "old")).out
     assert (
-        "pinned memory in two halves" in out and "short records" in out and "interleaved" in out and "overwrites" in out and "(new)" not in out
+        "pinned memory in two halves" in out
+        and "short records" in out
+        and "interleaved" in out
+        and "overwrites" in out
+        and "(new)" not in out
     )
     assert weft("explain", "file", "--kind", "cuda", str(tmp_path / "no" / "folder")).status == 1
     assert weft("explain", "file").status == 2

@@ -72,7 +72,11 @@ def test_known_traffic(traced, program):
         sends = calls_of(tracks, rank, "MPI_Send")
         args = [event["args"] for event in sends]
         assert args.count({"bytes": BYTES, "peer": (rank + 1) % 3, "tag": 1, "communicator": 1}) == MESSAGES
-        assert args.count({"bytes": LARGE, "peer": (rank + 1) % 3, "tag": 1, "communicator": 1}) == LARGE_MESSAGES == len(args) - MESSAGES
+        assert (
+            args.count({"bytes": LARGE, "peer": (rank + 1) % 3, "tag": 1, "communicator": 1})
+            == LARGE_MESSAGES
+            == len(args) - MESSAGES
+        )
         assert len(calls_of(tracks, rank, "p2p.eager")) >= MESSAGES
         receives = [event["args"] for event in calls_of(tracks, rank, "MPI_Recv")]
         assert receives.count({"bytes": LARGE, "peer": (rank + 2) % 3, "tag": 1, "communicator": 1}) == LARGE_MESSAGES
@@ -93,7 +97,9 @@ def test_spawned_jobs(traced, program):
     names = ["rank 0", "rank 1", "rank 0 of spawned job 1", "rank 1 of spawned job 1"]
     assert trace.names_of_processes(found) == dict(enumerate(names))
     communicators = {event["args"]["communicator"] for rank in range(4) for event in calls_of(tracks, rank, "MPI_Send")}
-    assert len(communicators) == 1 and min(communicators) > 2  # the merged one: neither MPI_COMM_WORLD nor MPI_COMM_SELF
+    assert (
+        len(communicators) == 1 and min(communicators) > 2
+    )  # the merged one: neither MPI_COMM_WORLD nor MPI_COMM_SELF
     for process in range(4):
         sends = [event["args"] for event in calls_of(tracks, process, "MPI_Send")]
         assert sends == 50 * [{"bytes": BYTES, "peer": (process + 1) % 4, "tag": 7, "communicator": min(communicators)}]

@@ -22,7 +22,9 @@ class Information(unittest.TestCase):
         self.assertEqual((status, printed), (0, "mca:mpi:base:param:mpi_built_with_cuda_support:value:true\n"))
         printed = shell("ompi_info --parsable -l 9 --all")[1].splitlines()
         self.assertIn("path:prefix:%s" % PREFIX, printed)
-        self.assertEqual([line.split(":")[6] for line in printed if "mpi_built_with_cuda_support:value" in line], ["true"])
+        self.assertEqual(
+            [line.split(":")[6] for line in printed if "mpi_built_with_cuda_support:value" in line], ["true"]
+        )
         printed = shell("ompi_info")[1]
         self.assertRegex(printed, "MPI extensions: cuda\n")
         self.assertRegex(printed, "Thread support: posix .*MPI_THREAD_MULTIPLE: yes")

@@ -45,7 +45,11 @@ def main():
         print("skipped: %s is not there" % reference)
         return 77
     own, other = exported(ours), exported(reference)
-    bad = ["exports %s, which is no name of MPI" % name for name in own if not NAME.match(name) and name not in OF_CXX_BINDINGS]
+    bad = [
+        "exports %s, which is no name of MPI" % name
+        for name in own
+        if not NAME.match(name) and name not in OF_CXX_BINDINGS
+    ]
     wanted = {
         name: size
         for name, size in other.items()

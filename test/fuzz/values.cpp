@@ -87,8 +87,8 @@ void* Values::buffer() {
     draw_special(&Drawn::null_buffer);
     return nullptr;
   }
-  if (how == 2) return page + 1 + draw(15);   // unaligned
-  if (how == 3) return page + kPage - 8;      // the guard page follows
+  if (how == 2) return page + 1 + draw(15);  // unaligned
+  if (how == 3) return page + kPage - 8;     // the guard page follows
   return page;
 }
 

@@ -302,9 +302,7 @@ class Signals(unittest.TestCase):
         """A session for each rank, or one for all if they outnumber the cores; never mpiexec's own."""
         script = "set -- $(cat /proc/$$/stat); echo $1 $5 $6"
         for ranks in (CORES, CORES + 1):
-            with self.subTest(ranks=ranks), start(
-                "-n", ranks, *shell(script), variables=self.mark.variables
-            ) as job:
+            with self.subTest(ranks=ranks), start("-n", ranks, *shell(script), variables=self.mark.variables) as job:
                 rows = [line.split() for line in job.stdout.read().decode().splitlines()]
                 self.assertEqual(len(rows), ranks)
                 for pid, group, _ in rows:

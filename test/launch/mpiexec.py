@@ -75,7 +75,9 @@ class Command(unittest.TestCase):
 
     def test_output_with_time_and_merged(self):
         program = shell("echo out; echo err >&2")
-        status, output, errors = run("-n", 1, "--timestamp-output", "--merge-stderr-to-stdout", "--tag-output", *program)
+        status, output, errors = run(
+            "-n", 1, "--timestamp-output", "--merge-stderr-to-stdout", "--tag-output", *program
+        )
         self.assertEqual((status, errors), (0, ""))
         tags = sorted(re.findall(r"^[-\d]+ [:\d]+\.\d{3} \[0\]<(std\w+)>: \w+$", output, re.MULTILINE))
         self.assertEqual(tags, ["stderr", "stdout"], output)

@@ -28,7 +28,12 @@ class SourceDistribution(unittest.TestCase):
             if name in os.environ:
                 environment[name] = os.environ[name]
         done = subprocess.run(
-            [*offline, *command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+            [*offline, *command],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
         )
         self.assertEqual(done.returncode, 0, "%s:\n%s" % (" ".join(command), done.stdout[-4000:]))
         return done.stdout

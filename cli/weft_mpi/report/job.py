@@ -37,7 +37,9 @@ def trace_sections(path):
 def timeline_sections(found):
     """Returns a section with the calls of all ranks from before to after the longest one; none if there is no call."""
     calls = list(trace.outermost_calls(found))
-    longest = max((event for event in calls if event["name"] not in LIFETIME), key=lambda event: event["dur"], default=None)
+    longest = max(
+        (event for event in calls if event["name"] not in LIFETIME), key=lambda event: event["dur"], default=None
+    )
     if longest is None or longest["dur"] <= 0:
         return []
     names = trace.names_of_processes(found)

@@ -92,10 +92,11 @@ NewCommunicator inherit(Communicator& parent, Communicator* child) {
 NewCommunicator make_child(Communicator& parent, ContextId id, Ref<Group> local, Ref<Group> remote) {
   Instance& instance = parent.instance;
   if (!Communicator::valid_id(instance, id))
-    return Error(Errc::other, "the ranks of " + parent.name +
-                                  " do not call the same collective operations in the same order: they agreed "
-                                  "on context id " +
-                                  std::to_string(id));
+    return Error(Errc::other,
+                 "the ranks of " + parent.name +
+                     " do not call the same collective operations in the same order: they agreed "
+                     "on context id " +
+                     std::to_string(id));
   return inherit(parent, remote ? assemble(instance, id, std::move(local), std::move(remote))
                                 : Communicator::create(instance, id, std::move(local)));
 }
