@@ -257,6 +257,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   // protocol/eager.cpp
   static uint64_t eager_limit(uint32_t to, Peer& peer);
   void copy_payload(std::byte* slot, const void* from, uint64_t bytes, uint32_t to, Peer& peer);
+  [[gnu::cold]] void time_copy(std::byte* slot, const void* from, uint64_t bytes, uint32_t to, Peer& peer);
   void choose_eager_limit(uint32_t to, Peer& peer);
   bool try_eager(Transfer& t);
   void receive_eager(Transfer& t, const std::byte* payload, size_t size) {

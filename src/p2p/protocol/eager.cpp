@@ -126,10 +126,16 @@ uint64_t Engine::eager_limit(uint32_t to, Peer& peer) {
   return peer.eager_max;
 }
 
-/// Copies a payload into a message to the peer. The first kTimedCopies large copies are timed.
-void Engine::copy_payload(std::byte* slot, const void* from, uint64_t bytes, uint32_t to, Peer& peer) {
+/// Copies a payload into a message to the peer. The first kTimedCopies large copies are timed. Inlined: a call
+/// is 23 of the 430 instructions of an 8-byte send.
+[[gnu::always_inline]] inline void Engine::copy_payload(std::byte* slot, const void* from, uint64_t bytes,
+                                                        uint32_t to, Peer& peer) {
   if (bytes <= kAlwaysEager || peer.copies_timed == kTimedCopies) [[likely]]
     return copy_small(slot, from, bytes);
+  time_copy(slot, from, bytes, to, peer);
+}
+
+void Engine::time_copy(std::byte* slot, const void* from, uint64_t bytes, uint32_t to, Peer& peer) {
   const uint64_t begin = monotonic_ns();
   std::memcpy(slot, from, bytes);
   peer.copy_ns = std::min(peer.copy_ns, (monotonic_ns() - begin) * kTimedSize / bytes);
