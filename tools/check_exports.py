@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Export check of libmpi_abi.so.1: it exports only MPI names and one for the Fortran library, each MPI_ function also as PMPI_ (and overridable), and
-# depends on no C++ or CUDA library. Prints the minimum glibc version.
+# Export check of libmpi_abi.so.1: it exports only MPI names and one for the Fortran library, each MPI_ function also as
+# PMPI_ (and overridable), and depends on no C++ or CUDA library. Prints the minimum glibc version.
 import argparse
 import re
 import subprocess
