@@ -41,8 +41,11 @@ class Connector {
   /// `connected`: the connection of the roots, significant at the root.
   NewCommunicator run(Result<p2p::JobConnection>* connected, bool accepts) {
     Status bridged = make_bridge(connected);
-    WEFT_TRY(agree(std::move(bridged), "the root could not connect to the other job", Errc::port));
-    return run(accepts);
+    const bool has_bridge = is_root() && bridged.ok();
+    Status agreed = agree(std::move(bridged), "the root could not connect to the other job", Errc::port);
+    if (agreed.ok()) return run(accepts);
+    if (has_bridge) refuse();
+    return std::move(agreed).error();
   }
 
   /// `bridge`: significant at the root.
@@ -116,6 +119,16 @@ class Connector {
     return Error(Errc::other, "the other job could not connect to this one: see its own error");
   }
 
+  /// All exchanges of a side that has failed: the other root waits for each of them.
+  void refuse() {
+    uint8_t here = 1, there = 0;
+    static_cast<void>(exchange(&here, 1, &there, 1));
+    Side none{}, theirs{};
+    static_cast<void>(exchange(&none, sizeof none, &theirs, sizeof theirs));
+    here = 0;
+    static_cast<void>(exchange(&here, 1, &there, 1));
+  }
+
   void forget_remote() {
     p2p::release(instance_, remote_);
     static_cast<void>(p2p::disconnect(instance_, std::exchange(remote_, {})));
@@ -160,8 +173,8 @@ class Connector {
 
   Status exchange_addresses(bool accepts) {
     auto reach = agree_on_reach();
-    if (!reach) return std::move(reach).error();
-    auto mine = gather_addresses(*reach);
+    // Also a side that has failed sends its record: the other root waits for it.
+    auto mine = reach ? gather_addresses(*reach) : Result<std::string>(std::move(reach).error());
     Side here{0, mine ? mine->size() : 0}, there{};
     std::string theirs;
     Status exchanged;
