@@ -2,6 +2,7 @@
 // Partitioned communication (MPI 5.0 chapter 4). No info keys are defined.
 #include "p2p/partitioned.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -24,7 +25,7 @@ Status init(bool sends, const void* buf, int partitions, MPI_Count count, Dataty
       (register_request_slab([](const void* handle) { return Partitioned::slab().check(handle); }), true);
   (void)registered;
   datatype::Checked math;
-  const MPI_Count elements = math.mul(count, partitions);
+  const MPI_Count elements = math.mul(count, std::max(partitions, 1));
   (void)math.mul(elements, type.extent());  // the addresses of the partitions
   if (!datatype::packed_size(type, elements) || math.overflow())
     return Error(Errc::value_too_large, "the size of " + std::to_string(partitions) + " partitions of " +
