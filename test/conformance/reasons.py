@@ -69,6 +69,10 @@ NOT_BUILT = (
     (r"f90/profile/profile1f90 ", WRONG + "it defines MPI_Send where module mpi declares it"),
     (r"f77/rma/aintf ", WRONG + "it declares MPI_Aint_add again, which mpif.h declares"),
     (r"ext/allocmemf(90)? ", WRONG + "it uses Cray pointers, an extension of compilers"),
+    (
+        r"f08/spawn/spawnargvf(90|03) ",
+        WRONG + "it expects a leading space of an argument, which is stripped in Fortran (section 11.8.2)",
+    ),
     (r"f08/io/c2f2ciof90 ", WRONG + "its part in C uses a variable that it does not declare"),
     (r"datatype/pack_external ", WRONG + "it takes handles for integers (switch)"),
     (r"errhan/adderr ", INTERNAL + "MPIX_Delete_error_class, _code, _string"),
