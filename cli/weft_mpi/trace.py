@@ -3,8 +3,8 @@
 #
 # A file of a rank (src/base/recorder.cpp) has a first line with words and values,
 #     weft-trace 3 rank 0 size 4 job 1234567 host 0 pid 4711 monotonic NS realtime NS
-# and a line per range: the number of its track, begin and end in ns of the monotonic clock, bytes, peer, tag (-1: none), communicator
-# (0: none) and the name; for tracks that are GPU streams "STREAM|NAME".
+# and a line per range: the number of its track, begin and end in ns of the monotonic clock, bytes, peer, tag (-1: none),
+# communicator (0: none) and the name; for tracks that are GPU streams "STREAM|NAME".
 import glob
 import json
 import os

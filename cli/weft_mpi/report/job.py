@@ -59,12 +59,13 @@ def timeline_sections(found):
         longest["name"], names[longest["pid"]], longest["dur"] / 1000, names[latest])  # fmt: skip
     title = "Timeline around the longest call, %d ranks" % len(ranks)
     labels = [names[rank] for rank in ranks]
+    whole = "%.4g ms" % ((end - begin) / 1000)
     return [{
         "title": title,
         "note": [note],
         "draw": lambda axes: charts.timeline(axes, title, "ms", labels, series),
         "headings": ("rank", "in MPI", "of", ""),
-        "rows": [[names[rank], "%.4g ms" % (inside[rank] / 1000), "%.4g ms" % ((end - begin) / 1000), ""] for rank in ranks],
+        "rows": [[names[rank], "%.4g ms" % (inside[rank] / 1000), whole, ""] for rank in ranks],
     }]  # fmt: skip
 
 
