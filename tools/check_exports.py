@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Export check of libmpi_abi.so.1: it exports only MPI names and one for the Fortran library, each MPI_ function also as
+# Export check of libmpi_abi.so.1: it exports only MPI names and two for the Fortran library, each MPI_ function also as
 # PMPI_ (and overridable), and depends on no C++ or CUDA library. Prints the minimum glibc version.
 import argparse
 import re
 import subprocess
 import sys
 
-ALLOWED = re.compile(r"P?MPIX?_\w+$|MPIR_(weft_layout|dll_name)$|weft_set_section_copies$")
+ALLOWED = re.compile(r"P?MPIX?_\w+$|MPIR_(weft_layout|dll_name)$|weft_set_(section_copies|partitioned_section)$")
 BEYOND_ABI = "#ifndef WEFT_MPI_ABI_ONLY"  # inline functions of mpi.h follow
 NEEDED = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux[\w-]*)\.so\.\d+$")
 NOT_PROTOTYPES = re.compile(r"/\*.*?\*/|^[ \t]*#(?:\\\n|[^\n])*|typedef[^;]*;", re.S | re.M)

@@ -33,55 +33,67 @@ Result<Partitioned::Parts> Partitioned::create_parts(uint64_t partitions) {
 
 Result<Partitioned*> Partitioned::create(bool sends, const Buffer& buffer, int partitions, int rank, int tag,
                                          core::Communicator& comm) {
-  Parts parts;
-  if (sends) {
-    auto made = create_parts(static_cast<uint64_t>(partitions));
-    if (!made) return std::move(made).error();
-    parts = std::move(*made);
-  }
-  Partitioned* made = slab().create(sends, buffer, partitions, rank, tag, comm, std::move(parts));
+  Partitioned* made = slab().create(sends, buffer, partitions, rank, tag, comm);
   if (made == nullptr) return Error(Errc::no_mem, "no more partitioned requests are available: free some");
+  if (sends) {
+    if (Status split = made->split_buffer(); !split) {
+      slab().destroy(made);
+      return std::move(split).error();
+    }
+    made->prepared_ = true;
+  }
+  made->post_handshake();
   return made;
 }
 
 core::Operands Partitioned::operands() const {
-  return {wait_table::What::partitioned, rank_, tag_, buffer_.count * partitions, total_bytes()};
+  return {wait_table::What::partitioned, rank_, tag_, buffer_.count, total_bytes()};
 }
 
 Partitioned::Partitioned(bool sending, const Buffer& buffer, int count, int rank, int tag,
-                         core::Communicator& communicator, Parts parts)
+                         core::Communicator& communicator)
     : Request(Kind::partitioned),
       sends(sending),
       partitions(count),
-      buffer_(buffer),
+      buffer_{buffer.address, buffer.count * count, buffer.type},
+      part_bytes_(static_cast<uint64_t>(buffer.count * buffer.type->size())),
       rank_(rank),
       tag_(tag),
-      handshake_(sending ? Kind::send : Kind::receive),
-      parts_(std::move(parts)) {
+      handshake_(sending ? Kind::send : Kind::receive) {
   persistent = true;
   active = false;
   communicator.retain();
   comm = &communicator;
   const_cast<datatype::Datatype*>(buffer.type)->retain();
-  const Buffer setup = host_bytes(&setup_, sizeof setup_);
-  if (!sends) {
-    post_receive(handshake_, setup, rank, tag, *comm, core::Channel::partitioned);
-    return;
-  }
-  setup_ = {comm->instance.new_contexts(), static_cast<uint64_t>(partitions),
-            static_cast<uint64_t>(buffer.count * buffer.type->size())};
-  for (size_t i = 0; i < setup_.partitions; ++i) {
-    const int64_t at = static_cast<int64_t>(i) * buffer.count * buffer.type->extent();
-    prepare(i, {shifted(buffer.address, at), buffer.count, buffer.type});
-  }
-  prepared_ = true;
-  post_send(handshake_, setup, rank, tag, *comm, SendMode::standard, core::Channel::partitioned);
+  if (sends) setup_ = {comm->instance.new_contexts(), static_cast<uint64_t>(partitions), part_bytes_};
 }
 
 Partitioned::~Partitioned() {
-  for (datatype::Datatype* slice : slices_) slice->close_handle();
+  release_slices();
   const_cast<datatype::Datatype*>(buffer_.type)->release();
   comm->release();
+}
+
+void Partitioned::release_slices() {
+  for (datatype::Datatype* slice : slices_) slice->close_handle();
+  slices_.clear();
+}
+
+void Partitioned::post_handshake() {
+  const Buffer setup = host_bytes(&setup_, sizeof setup_);
+  if (sends)
+    post_send(handshake_, setup, rank_, tag_, *comm, SendMode::standard, core::Channel::partitioned);
+  else
+    post_receive(handshake_, setup, rank_, tag_, *comm, core::Channel::partitioned);
+}
+
+Status Partitioned::set_items(int64_t count, datatype::Datatype& type) {
+  WEFT_ASSERT(!active && static_cast<uint64_t>(count * type.size()) >= total_bytes());
+  type.retain();
+  const_cast<datatype::Datatype*>(buffer_.type)->release();
+  buffer_.count = count;
+  buffer_.type = &type;
+  return sends ? split_buffer() : Status();
 }
 
 void Partitioned::prepare(size_t part, const Buffer& buffer) {
@@ -150,9 +162,8 @@ Status Partitioned::ready(int partition) {
 bool Partitioned::arrived(int partition) const {
   if (complete()) return true;
   if (!prepared_) return false;
-  const uint64_t ours = static_cast<uint64_t>(buffer_.count * buffer_.type->size());
   const bool same_total = total_bytes() == setup_.partitions * setup_.bytes;
-  const uint64_t unit = same_total ? setup_.partitions : ours,
+  const uint64_t unit = same_total ? setup_.partitions : part_bytes_,
                  part_size = same_total ? static_cast<uint64_t>(partitions) : setup_.bytes;
   if (part_size == 0) return false;
   const auto at = static_cast<uint64_t>(partition);
@@ -163,24 +174,21 @@ bool Partitioned::arrived(int partition) const {
   return true;
 }
 
-uint64_t Partitioned::total_bytes() const {
-  return static_cast<uint64_t>(partitions) * static_cast<uint64_t>(buffer_.count * buffer_.type->size());
-}
+uint64_t Partitioned::total_bytes() const { return static_cast<uint64_t>(partitions) * part_bytes_; }
 
-/// Returns the part of the receive buffer for one sender partition; shorter than the partition at the end of
-/// the buffer.
+/// Returns the part of the buffer for one sender partition; shorter than the partition at the end of a
+/// receive buffer.
 Result<Buffer> Partitioned::buffer_part(uint64_t part) {
   const auto& type = *buffer_.type;
   const auto first = static_cast<int64_t>(std::min(part * setup_.bytes, total_bytes()));
   const auto end = static_cast<int64_t>(std::min((part + 1) * setup_.bytes, total_bytes()));
   if (first == end) return host_bytes(nullptr, 0);
-  if (type.contiguous())
-    return Buffer{shifted(buffer_.address, first), end - first, datatype::predefined(datatype::kByte)};
   if (first % type.size() == 0 && end % type.size() == 0)
     return Buffer{shifted(buffer_.address, first / type.size() * type.extent()), (end - first) / type.size(),
                   &type};
-  auto slice =
-      datatype::slice(const_cast<datatype::Datatype&>(type), partitions * buffer_.count, first, end - first);
+  if (type.contiguous())
+    return Buffer{shifted(buffer_.address, first), end - first, datatype::predefined(datatype::kByte)};
+  auto slice = datatype::slice(const_cast<datatype::Datatype&>(type), buffer_.count, first, end - first);
   if (!slice) return std::move(slice).error();
   slices_.push_back(*slice);
   return Buffer{buffer_.address, 1, *slice};
@@ -190,6 +198,7 @@ Status Partitioned::split_buffer() {
   auto parts = create_parts(setup_.partitions);
   if (!parts) return std::move(parts).error();
   parts_ = std::move(*parts);
+  release_slices();
   for (uint64_t i = 0; i < setup_.partitions; ++i) {
     auto buffer = buffer_part(i);
     if (!buffer) return std::move(buffer).error();

@@ -28,6 +28,10 @@ class Partitioned final : public core::Request, private core::Poller {
   void destroy() override;
   [[nodiscard]] core::Operands operands() const override;
 
+  /// Before the first start: the buffer is `count` items of `type`, the partitions the first bytes of their
+  /// type map. Errc::no_mem: too many partitions.
+  [[nodiscard]] Status set_items(int64_t count, datatype::Datatype& type);
+
   /// MPI_Pready of an active send.
   [[nodiscard]] Status ready(int partition);
   /// MPI_Parrived of an active receive: whether all sender partitions that overlap the partition have
@@ -49,27 +53,29 @@ class Partitioned final : public core::Request, private core::Poller {
   };
   using Parts = std::unique_ptr<PartTransfer[]>;
   friend Slab<Partitioned>;
-  Partitioned(bool sends, const Buffer& buffer, int partitions, int rank, int tag, core::Communicator& comm,
-              Parts parts);
+  Partitioned(bool sends, const Buffer& buffer, int partitions, int rank, int tag, core::Communicator& comm);
   [[nodiscard]] static Result<Parts> create_parts(uint64_t partitions);
 
+  void post_handshake();
   bool poll() override;
   void prepare(size_t part, const Buffer& buffer);
   [[nodiscard]] Status split_buffer();
   [[nodiscard]] Result<Buffer> buffer_part(uint64_t part);
   [[nodiscard]] uint64_t total_bytes() const;
+  void release_slices();
   void start_transfers();
   void exchange_flags();
   void end();
 
-  Buffer buffer_;
+  Buffer buffer_;        ///< all partitions
+  uint64_t part_bytes_;  ///< bytes of one partition
   int rank_, tag_;
   Setup setup_{};
   Transfer handshake_;                       ///< of `setup_`
   bool prepared_ = false;                    ///< the setup is known and the transfers are prepared
   Parts parts_;                              ///< setup_.partitions elements
   uint64_t finished_ = 0;                    ///< number of leading transfers that are complete
-  std::vector<datatype::Datatype*> slices_;  ///< datatypes of parts that split an element
+  std::vector<datatype::Datatype*> slices_;  ///< datatypes of parts that split an item of the buffer
   std::unique_ptr<PartitionFlags> flags_;    ///< of kernels; null: none
 };
 

@@ -159,9 +159,15 @@ class Routine:
 
 
 def _corrected(api, raw):
-    """A routine of apis.json with the kinds of spec/overlay.json."""
-    kind_of = api.overlay["parameter_kinds"]
-    parameters = [dict(p, kind=kind_of.get(f"{raw['name']}.{p['name']}", p["kind"])) for p in raw["parameters"]]
+    """A routine of apis.json with the corrections of spec/overlay.json."""
+    kind_of, pending = api.overlay["parameter_kinds"], api.overlay["pending_buffers"]
+    parameters = []
+    for parameter in raw["parameters"]:
+        name = f"{raw['name']}.{parameter['name']}"
+        corrected = dict(parameter, kind=kind_of.get(name, parameter["kind"]))
+        if name in pending:
+            corrected.update(asynchronous=True, param_direction=pending[name])
+        parameters.append(corrected)
     return dict(raw, parameters=parameters)
 
 

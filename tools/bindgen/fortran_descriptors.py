@@ -66,14 +66,14 @@ class DescriptorEntry(Entry):
                 self.blocks[name] = "staged"
             else:
                 kinds = [a for a in arguments[place + 1 :] if a.kind == "DATATYPE"]
-                if reduction or kinds[0].raw["length"] is not None:
+                if "partitions" in [a.name for a in arguments]:
+                    self.blocks[name] = "partitions"
+                elif reduction or kinds[0].raw["length"] is not None:
                     self.blocks[name] = "pending"
                 else:
                     self.blocks[name] = "items"
                     self.operands[kinds[0].name] = f"{name}_items.type"
-        self.pending = "partitions" not in [a.name for a in arguments] and {"pending", "items"} & set(
-            self.blocks.values()
-        )
+        self.pending = {"pending", "items"} & set(self.blocks.values())
 
     def _declare(self, argument):
         if argument.is_choice or argument.kind == "STRING":
@@ -109,11 +109,14 @@ class DescriptorEntry(Entry):
             if results == "true":
                 self.results.append(f"{name}_copy.finish();")
             return f"{name}_copy.address"
+        if how == "partitions":
+            self.before.append(f"Partitions {name}_parts(*{name}, *partitions, *count, *datatype);")
+            self.results.append(f"{name}_parts.keep(&request_c);")
+            return f"{name}_parts.address"
         names = {value: key for key, value in self.operands.items()}
         kind = names[f"{name}_{how if how == 'items' else 'block'}.type"]
         if how == "items":
-            copies = "&copies" if self.pending else "nullptr"
-            self.before.append(f"const Items {name}_items(*{name}, *{kind}, {copies}, {results});")
+            self.before.append(f"const Items {name}_items(*{name}, *{kind}, copies, {results});")
             return f"{name}_items.address"
         count = arguments[names[f"{name}_block.count"]].parameter
         self.before.append(

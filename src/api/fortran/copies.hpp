@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "api/fortran/type_cache.hpp"
-#include "api/section_copies.hpp"
+#include "api/sections.hpp"
 
 namespace weft::fortran {
 
@@ -81,18 +81,15 @@ class PendingCopies {
 /// A buffer with several blocks of a nonblocking or persistent call: another datatype, else a copy.
 class Items {
  public:
-  /// Without `copies`, a section that needs one is an error.
-  Items(const Descriptor& buffer, int given_type, PendingCopies* copies, bool results)
+  Items(const Descriptor& buffer, int given_type, PendingCopies& copies, bool results)
       : address(choice(buffer.base)), type(in<Type>(given_type)) {
     if (contiguous(buffer)) [[likely]]
       return;
     own_ = item_type(buffer, type);
     if (own_)
       type = own_.handle;
-    else if (copies != nullptr)
-      address = copies->address(buffer, results);
     else
-      no_item_type();
+      address = copies.address(buffer, results);
   }
   void* address;
   MPI_Datatype type;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api/fortran/type_cache.hpp"
+#include "api/sections.hpp"
 
 namespace weft::fortran {
 
@@ -24,9 +25,6 @@ Problem too_short{
 Problem negative_offset{MPI_ERR_TYPE,
                         "the datatype has data before the buffer, where an array section has none: pass an "
                         "array that is contiguous"};
-Problem several_strides{MPI_ERR_BUFFER,
-                        "no datatype describes the blocks of this array section (several strides, or items "
-                        "that are not whole elements): pass an array that is contiguous"};
 Problem not_contiguous{
     MPI_ERR_BUFFER, "the array section is not contiguous, which this routine needs: pass a contiguous array"};
 
@@ -237,7 +235,38 @@ UsedType item_type(const Descriptor& section, MPI_Datatype type) {
   return Builder::make(PMPI_Type_create_resized_c, item.handle, MPI_Count{0}, elements * stride).commit();
 }
 
-void no_item_type() { raise(several_strides); }
+// An item is a slice of the last dimension, so partitions of whole slices need no datatype of their own.
+void Partitions::set_items(const Descriptor& section, MPI_Count partitions, MPI_Count count,
+                           MPI_Datatype type) {
+  const Shape shape(section);
+  const Bounds bounds(type);
+  MPI_Count all = 0, bytes = 0;
+  if (partitions <= 0 || count <= 0 || bounds.size <= 0 || __builtin_mul_overflow(partitions, count, &all) ||
+      __builtin_mul_overflow(all, bounds.size, &bytes))
+    return;  // no data, or an error of the call
+  const auto element = static_cast<MPI_Count>(shape.element_bytes);
+  if (bytes > shape.elements() * element) raise(too_short);
+  if (!bounds.dense()) {
+    item_ = mapped_type(shape, all, type, bounds).commit();
+    items_ = 1;
+    return;
+  }
+  const Dimension last = shape.dimensions().back();
+  Builder slice = element_type(element, bounds, type);
+  for (const Dimension& inner : shape.dimensions().first(shape.dimensions().size() - 1))
+    slice = Builder::make(PMPI_Type_create_hvector_c, MPI_Count{inner.extent}, MPI_Count{1},
+                          MPI_Count{inner.stride}, slice.handle);
+  item_ =
+      Builder::make(PMPI_Type_create_resized_c, slice.handle, MPI_Count{0}, MPI_Count{last.stride}).commit();
+  items_ = last.extent;
+}
+
+void Partitions::give_items(MPI_Request* request) {
+  const int code = weft_set_partitioned_section(*request, items_, item_.handle);
+  if (code == MPI_SUCCESS) return;
+  PMPI_Request_free(request);
+  throw Failure{code, false};
+}
 
 void* contiguous_only(const Descriptor& buffer) {
   if (!contiguous(buffer) && Shape(buffer).elements() != 0) raise(not_contiguous);

@@ -56,8 +56,6 @@ UsedType section_type(const Descriptor& section);
 /// A committed datatype for one item of `type` in a section whose extent leads to the next item. Null unless
 /// `type` has no gaps, consists of whole elements, and all elements have one stride.
 UsedType item_type(const Descriptor& section, MPI_Datatype type);
-/// Throws Failure: there is no item_type() and the call cannot use a copy.
-[[noreturn]] void no_item_type();
 
 /// One block of data: buffer, count and datatype that belong together.
 template <class Count>
@@ -80,6 +78,29 @@ class Block {
 
  private:
   UsedType own_;
+};
+
+/// The buffer of MPI_Psend_init or MPI_Precv_init. The call gets the address and the program's arguments.
+class Partitions {
+ public:
+  Partitions(const Descriptor& buffer, MPI_Count partitions, MPI_Count count, int type)
+      : address(choice(buffer.base)) {
+    if (!contiguous(buffer)) [[unlikely]]
+      set_items(buffer, partitions, count, in<Type>(type));
+  }
+  /// Gives the section to the request of the call. Frees the request and throws Failure if there is no
+  /// memory.
+  void keep(MPI_Request* request) {
+    if (item_) [[unlikely]]
+      give_items(request);
+  }
+  void* const address;
+
+ private:
+  void set_items(const Descriptor& section, MPI_Count partitions, MPI_Count count, MPI_Datatype type);
+  void give_items(MPI_Request* request);
+  MPI_Count items_ = 0;  ///< of the datatype below; their bytes in order are the elements of the section
+  UsedType item_;        ///< null: the array is contiguous, or there is no data
 };
 
 /// A buffer that must be contiguous: memory of windows, attached buffers.
