@@ -105,6 +105,7 @@ Status Info_get(core::Info* info, const char* key, int valuelen, char* value, in
 Status Info_get_string(core::Info* info, const char* key, int* buflen, char* value, int* flag) {
   WEFT_TRY(check_key(key));
   if (*buflen < 0) return negative(Errc::arg, "buflen", *buflen);
+  if (*buflen > 0 && value == nullptr) return null_pointer("value");
   const auto found = info->get(key);
   *flag = found.has_value();
   if (!found) return {};

@@ -32,12 +32,15 @@ std::string text_of(const p2p::Transfer& transfer) {
          name_of(transfer.comm);
 }
 
+constexpr const char* kRequestLeaks = "MPI_Finalize found a request that leaks: ";
+const char* remedy_for(const core::Request& request) {
+  if (request.persistent) return " is persistent: call MPI_Request_free";
+  return request.complete() ? " is complete, but not released: call MPI_Wait or MPI_Test"
+                            : " has not completed: call MPI_Wait or MPI_Test";
+}
+
 void report_request(const core::Request& request, const std::string& text) {
-  if (request.detached) return;
-  const char* remedy = request.persistent   ? " is persistent: call MPI_Request_free"
-                       : request.complete() ? " is complete, but not released: call MPI_Wait or MPI_Test"
-                                            : " has not completed: call MPI_Wait or MPI_Test";
-  report("MPI_Finalize found a request that leaks: " + text + remedy);
+  if (!request.detached) report(kRequestLeaks + text + remedy_for(request));
 }
 
 void report_communicators() {
@@ -62,7 +65,11 @@ void report_windows() {
 
 void report_leaks() {
   g_handles.transfers.for_each([](const p2p::Transfer& transfer) {
-    if (transfer.owned && transfer.comm != nullptr) report_request(transfer, text_of(transfer));
+    if (transfer.comm == nullptr) return;
+    if (transfer.owned)
+      report_request(transfer, text_of(transfer));
+    else if (transfer.kind == core::Request::Kind::receive)  // of MPI_Isendrecv
+      report(kRequestLeaks + text_of(transfer) + remedy_for(transfer));
   });
   coll::Operation::slab().for_each([](const coll::Operation& operation) {
     report_request(operation, "a nonblocking collective on " + name_of(operation.comm));

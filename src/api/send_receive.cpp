@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Combined send and receive (MPI 5.0 section 3.10). The nonblocking request completes when both transfers are
 // complete.
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -26,22 +27,26 @@ struct Half {
   int rank, tag;
 };
 
+/// The halves live in the slab of transfers, where debuggers find them, but have no handles: a stale handle
+/// that has the address of one is refused, since they count as freed by the program (`detached`). They are
+/// not `owned`: their end destroys nothing, and a receive from any source fails when a process is lost.
 class SendReceive final : public core::Request, private core::Poller {
  public:
   SendReceive(Communicator& communicator, Transfer& send, Transfer& receive)
       : Request(Kind::receive), receive_(&receive), send_(&send) {
+    send.detached = receive.detached = true;
     communicator.retain();
     comm = &communicator;
   }
   ~SendReceive() override = default;
   [[nodiscard]] static Result<SendReceive*> create(Communicator& communicator) {
-    Transfer* send = p2p::create_transfer(Kind::send);
-    Transfer* receive = p2p::create_transfer(Kind::receive);
+    Transfer* send = Transfer::slab().create(Kind::send);
+    Transfer* receive = Transfer::slab().create(Kind::receive);
     SendReceive* made =
         send != nullptr && receive != nullptr ? slab().create(communicator, *send, *receive) : nullptr;
     if (made != nullptr) return made;
     for (Transfer* half : {send, receive})
-      if (half != nullptr) half->destroy();
+      if (half != nullptr) Transfer::slab().destroy(half);
     return no_more_requests();
   }
 
@@ -54,6 +59,7 @@ class SendReceive final : public core::Request, private core::Poller {
   }
 
   void begin(const Half& send, const Half& receive) {
+    types_ = {share(*send.buffer.type), share(*receive.buffer.type)};
     p2p::post_receive(*receive_, receive.buffer, receive.rank, receive.tag, *comm);
     p2p::post_send(*send_, send.buffer, send.rank, send.tag, *comm);
     comm->instance.add(*this);
@@ -67,8 +73,8 @@ class SendReceive final : public core::Request, private core::Poller {
     return receive_->cancel();
   }
   void destroy() override {
-    receive_->destroy();
-    send_->destroy();
+    Transfer::slab().destroy(receive_);
+    Transfer::slab().destroy(send_);
     comm->release();
     slab().destroy(this);
   }
@@ -83,7 +89,11 @@ class SendReceive final : public core::Request, private core::Poller {
     finish();
     return true;
   }
-  Transfer *receive_, *send_;  // hold references to the datatypes
+  static core::Ref<Datatype> share(const Datatype& type) {
+    return core::Ref<Datatype>::share(const_cast<Datatype*>(&type));
+  }
+  Transfer *receive_, *send_;
+  std::array<core::Ref<Datatype>, 2> types_;
 };
 
 Status blocking(const Half& send, const Half& receive, Communicator& comm, MPI_Status* status) {

@@ -22,6 +22,8 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 1000; ++i) MPI_Allreduce(&in, &out, 1, MPI_CHAR, MPI_SUM, MPI_COMM_WORLD);
   } else if (strcmp(what, "receive") == 0) {
     MPI_Irecv(large, 400, MPI_INT, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &request);
+  } else if (strcmp(what, "combined") == 0) {
+    MPI_Isendrecv(&in, 1, MPI_CHAR, MPI_PROC_NULL, 8, large, 400, MPI_INT, rank, 8, MPI_COMM_SELF, &request);
   } else if (strcmp(what, "complete") == 0) {
     MPI_Irecv(&out, 1, MPI_CHAR, rank, 7, MPI_COMM_SELF, &request);
     MPI_Send(&in, 1, MPI_CHAR, 0, 7, MPI_COMM_SELF);

@@ -62,6 +62,11 @@ static void infos(void) {
   CALL(MPI_Info_get_string(info, "k", &length, value, &flag));
   EXPECT_EQ(length, 7);
   EXPECT_TEXT(value, "abc");
+  length = 4;
+  EXPECT_ERROR(MPI_ERR_ARG, MPI_Info_get_string(info, "k", &length, NULL, &flag));
+  length = 0;
+  CALL(MPI_Info_get_string(info, "k", &length, NULL, &flag));
+  EXPECT_EQ(length, 7);
   CALL(MPI_Info_set(info, "mpi_assert_no_any_tag", "maybe"));
   EXPECT_ERROR(MPI_ERR_INFO_VALUE, MPI_Comm_set_info(MPI_COMM_SELF, info));
   copy = info;

@@ -2,6 +2,7 @@
 // Invalid arguments: correct error class; with MPI_ERRORS_RETURN the program continues, and traffic works
 // afterwards.
 #include <stdlib.h>
+#include <string.h>
 
 #include "../core/expect.h"
 
@@ -42,6 +43,35 @@ static void handles(void) {
   EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Test(&freed, &flag, MPI_STATUS_IGNORE));
   CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));  // MPI_REQUEST_NULL is valid
   EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Start(&request));
+}
+
+/// A stale handle has the address of a part of MPI_Isendrecv: freed objects are used again first.
+static void handle_of_a_part(void) {
+  MPI_Request requests[2], stale[2], both;
+  MPI_Status status;
+  MPI_Datatype pair;
+  int out[2] = {3, 4}, in[4] = {0}, flag = 0, found = 0;
+  for (int i = 0; i < 2; ++i) CALL(MPI_Irecv(in, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &requests[i]));
+  memcpy(stale, requests, sizeof stale);
+  CALL(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+  CALL(MPI_Type_vector(2, 1, 2, MPI_INT, &pair));
+  CALL(MPI_Type_commit(&pair));
+  CALL(MPI_Isendrecv(out, 2, MPI_INT, 0, 1, in, 1, pair, 0, 1, MPI_COMM_SELF, &both));
+  CALL(MPI_Type_free(&pair));
+  for (int i = 0; i < 2; ++i) {
+    MPI_Request copy = stale[i];
+    EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Request_free(&copy));
+    EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Cancel(&copy));
+    EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Test(&copy, &flag, MPI_STATUS_IGNORE));
+    EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Testsome(1, &copy, &found, &flag, MPI_STATUSES_IGNORE));
+    EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Waitall(1, &copy, MPI_STATUSES_IGNORE));
+  }
+  CALL(MPI_Wait(&both, &status));
+  EXPECT_EQ(status.MPI_SOURCE, 0);
+  EXPECT_EQ(in[0], 3);
+  EXPECT_EQ(in[2], 4);
+  CALL(MPI_Isendrecv(out, 1, MPI_INT, 0, 1, in, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &both));
+  CALL(MPI_Request_free(&both));
 }
 
 /// Fewer elements than the buffer's capacity are valid; part of an element is not.
@@ -112,6 +142,7 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   arguments();
   handles();
+  handle_of_a_part();
   cut_number();
   truncation(4);
   truncation(100000);
