@@ -74,8 +74,8 @@ EntryPoint::ErrorTarget EntryPoint::error_target() {
   target.comm = take_error_communicator();
   if (comm_ != nullptr) target.comm = core::Ref<core::Communicator>::share(comm_);
   target.session = core::Ref<core::Session>::share(session_);
-  if (window_ != nullptr &&
-      rma::Window::slab().check(window_) == HandleState::live)  // else MPI_Win_free failed
+  target.window = take_error_window();
+  if (!target.window && window_ != nullptr && rma::Window::slab().check(window_) == HandleState::live)
     target.window = core::Ref<rma::Window>::share(window_);
   target.file = take_error_file();
   if (file_ != nullptr && io::File::slab().check(file_) == HandleState::live)  // else MPI_File_close failed

@@ -6,6 +6,7 @@
 
 #include "core/communicator.hpp"
 #include "io/file/file.hpp"
+#include "rma/window.hpp"
 
 namespace weft::api {
 
@@ -13,6 +14,9 @@ namespace weft::api {
 core::Ref<core::Communicator> take_error_communicator();
 /// The same for set_error_file().
 core::Ref<io::File> take_error_file();
+/// Keeps a window until the error of MPI_Win_free, which ends it, has found its handler.
+void keep_error_window(core::Ref<rma::Window> window);
+core::Ref<rma::Window> take_error_window();
 
 /// An error class of the standard.
 struct ErrorClass {

@@ -29,6 +29,7 @@ config::Choice initial{
 thread_local LastError t_last_error;
 thread_local core::Ref<core::Communicator> t_error_communicator;
 thread_local core::Ref<io::File> t_error_file;
+thread_local core::Ref<rma::Window> t_error_window;
 
 /// Time from the death of a process in which the launcher ends the job, in ns.
 constexpr uint64_t kLauncherTimeoutNs = 2'000'000'000;
@@ -138,6 +139,10 @@ core::Ref<core::Communicator> take_error_communicator() { return std::move(t_err
 void set_error_file(io::File& file) { t_error_file = core::Ref<io::File>::share(&file); }
 
 core::Ref<io::File> take_error_file() { return std::move(t_error_file); }
+
+void keep_error_window(core::Ref<rma::Window> window) { t_error_window = std::move(window); }
+
+core::Ref<rma::Window> take_error_window() { return std::move(t_error_window); }
 
 const LastError& last_error() { return t_last_error; }
 

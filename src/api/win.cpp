@@ -4,6 +4,7 @@
 #include <string>
 
 #include "api/check.hpp"
+#include "api/error_codes.hpp"
 #include "api/errors.hpp"
 #include "api/impl.hpp"
 #include "api/instance.hpp"
@@ -123,7 +124,10 @@ Status Win_free(MPI_Win* handle) {
   WEFT_TRY(win.check_idle("MPI_Win_free"));
   WEFT_TRY(win.attributes.clear(win.instance, &win));
   *handle = MPI_WIN_NULL;
-  return Window::free(&win);
+  auto kept = core::Ref<Window>::share(&win);
+  Status freed = Window::free(&win);
+  if (!freed.ok()) keep_error_window(std::move(kept));
+  return freed;
 }
 
 Status Win_get_group(Window& win, MPI_Group* group) {

@@ -49,6 +49,10 @@ void any_source() {
     expect_class(MPI_Test(&request, &done, MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED_PENDING, "test");
     const int blocking = MPI_Recv(&number, 1, MPI_INT, MPI_ANY_SOURCE, 6, comm, MPI_STATUS_IGNORE);
     expect_class(blocking, MPIX_ERR_PROC_FAILED, "blocking receive");
+    MPI_Request both;
+    MPI_Isendrecv(nullptr, 0, MPI_INT, MPI_PROC_NULL, 6, &number, 1, MPI_INT, MPI_ANY_SOURCE, 6, comm, &both);
+    expect_class(MPI_Wait(&both, MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED, "send and receive");
+    expect(both == MPI_REQUEST_NULL, "send and receive have ended");
     MPI_Request later;
     MPI_Irecv(&number, 1, MPI_INT, MPI_ANY_SOURCE, 6, comm, &later);
     expect_class(MPI_Waitall(1, &later, &status), MPI_ERR_IN_STATUS, "waitall");
@@ -118,6 +122,7 @@ void stopped() {
   int result = MPI_UNEQUAL;
   MPI_Group_compare(failed, MPI_GROUP_EMPTY, &result);
   expect(result == MPI_IDENT, "nobody has failed");
+  MPI_Group_free(&failed);
 }
 
 void windows() {
@@ -134,6 +139,8 @@ void windows() {
   MPI_Group_size(failed, &members);
   expect(members == 1, "failed process of a window");
   MPI_Group_free(&failed);
+  expect_class(MPI_Win_free(&win), MPIX_ERR_PROC_FAILED, "free of the window");
+  expect(win == MPI_WIN_NULL, "the window is gone");
 }
 
 /// A process dies with an exclusive lock on rank 0, a shared lock on rank 2 and ones on itself; the others
@@ -171,6 +178,7 @@ void locks() {
   if (rank == 0 || rank == 2) expect(*base == size - 1, "sum of the survivors");
   MPI_Win_unlock(rank, win);
   MPI_Comm_free(&living);
+  expect_class(MPI_Win_free(&win), MPIX_ERR_PROC_FAILED, "free of the window");
 }
 
 /// Both sides of an intercommunicator go on without the dead process.
@@ -190,6 +198,7 @@ void inter() {
   expect(here + there == size - 1, "sizes after shrink");
   expect_class(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, smaller), MPI_SUCCESS, "allreduce");
   expect(sum == there, "sum of the remote group");
+  for (MPI_Comm* used : {&half, &both, &smaller}) MPI_Comm_free(used);
 }
 
 /// Blocked processes notice the death within 100 ms.
@@ -221,6 +230,8 @@ void two() {
   MPI_Comm_size(last, &members);
   expect(members == size - 2, "two processes are missing");
   expect_class(MPI_Barrier(last), MPI_SUCCESS, "barrier of the last communicator");
+  MPI_Comm_free(&smaller);
+  MPI_Comm_free(&last);
 }
 
 }  // namespace
@@ -243,5 +254,6 @@ int main(int argc, char** argv) {
     if (what == one.name) one.run();
   if (wrong == 0) std::printf("good rank %d\n", rank);
   std::fflush(stdout);
+  MPI_Comm_free(&comm);
   return MPI_Finalize();
 }

@@ -21,6 +21,7 @@ class Survivors(unittest.TestCase):
         self.assertEqual(output.count("good rank"), ranks - dead, output + errors)
         self.assertEqual(status, 137 if dead else 0, errors)
         self.assertEqual(mark.processes(), [])
+        self.assertNotIn("Sanitizer", errors)
         if dead:
             self.assertIn("mpiexec: rank 1 (pid", errors)
             self.assertIn("was killed by signal 9", errors)
