@@ -140,6 +140,10 @@ inline void Engine::on_eager(uint32_t source, const Header& header, const std::b
   ++peers_[source].arrived;
   Transfer* const receiver = match_posted({header.context, header.source, header.tag});
   if (receiver == nullptr) {
+    // Its sender did not know of the revocation. A message that awaits an answer is cancelled by its sender.
+    const core::ContextId comm = header.context & ~(core::kContextStep - 1);
+    if (!states_->revoked.empty() && !sync && states_->revoked.contains(comm)) [[unlikely]]
+      return consumed(source, header.length);
     store(source, header, payload, header.length).sender = sender;
     return;
   }

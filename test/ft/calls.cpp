@@ -231,6 +231,8 @@ void test_windows_and_files() {
   MPI_Group group;
   expect_class(MPIX_Win_get_failed(win, &group), MPI_SUCCESS, "failed processes of a window");
   MPI_Group_free(&group);
+  expect_revoked(MPI_Win_free(&win), "free of the window");
+  expect(win == MPI_WIN_NULL, "the window is gone");
   MPI_File file;
   char name[] = "/tmp/weft_ft_XXXXXX";
   if (rank == 0) close(mkstemp(name));
@@ -244,6 +246,8 @@ void test_windows_and_files() {
                    "write");
   MPIX_File_is_revoked(file, &flag);
   expect(flag == 1, "the file is revoked");
+  expect_revoked(MPI_File_close(&file), "close");
+  expect(file == MPI_FILE_NULL, "the file is closed");
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 0) unlink(name);
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "p2p/engine.hpp"
+#include "p2p/protocol/states.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -67,6 +68,7 @@ void Engine::resume_receives(const core::Communicator& comm) {
 /// (Engine::on_cancelled), which answers from within any MPI call.
 void Engine::on_revoked(core::Communicator& comm) {
   check_sources_ = true;
+  states_->revoked.insert(comm.id);
   std::vector<Transfer*> posted;
   posted_.for_each([&](match::Node& node) {
     auto& t = static_cast<Transfer&>(node);

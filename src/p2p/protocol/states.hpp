@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ProtocolStates: what protocols keep for all requests of the process, opaque to the engine.
 #pragma once
+#include <unordered_set>
+
 #include "p2p/bounce.hpp"
 #include "p2p/gpudirect.hpp"
 #include "p2p/protocol/put.hpp"
@@ -16,6 +18,7 @@ struct ProtocolStates {
   StagingLimits staging;
   PutProtocol put;
   GpuDirect gpudirect;
+  std::unordered_set<core::ContextId> revoked;  ///< ids of revoked communicators, which are not used again
 };
 
 }  // namespace weft::p2p
