@@ -38,6 +38,9 @@ WEFT_FOR_SANITIZER const char* __ubsan_default_options() {
 }
 #ifdef __SANITIZE_ADDRESS__
 extern "C" const char* __asan_get_report_description();
+extern "C" void __ubsan_get_current_report_data(const char** kind, const char** message, const char** file,
+                                                unsigned* line, unsigned* column, char** memory);
+#pragma weak __ubsan_get_current_report_data
 #endif
 
 namespace weft::fuzz {
@@ -103,6 +106,17 @@ void on_sanitizer_error() {
       (error == "memcpy-param-overlap" || error == "negative-size-param" || error == "unknown-crash"))
     ::_exit(kOwnFault);
   report("report of the sanitizer");
+}
+
+/// UndefinedBehaviorSanitizer reports an access at null before the processor does: the type map of a null
+/// buffer, or of MPI_IN_PLACE where it is no constant, may lead there.
+void on_undefined_behavior() {
+  const char *kind = "", *text = nullptr, *file = nullptr;
+  unsigned line = 0, column = 0;
+  char* memory = nullptr;
+  __ubsan_get_current_report_data(&kind, &text, &file, &line, &column, &memory);
+  if (std::string_view(kind) == "null-pointer-use" && values->is_own_fault(nullptr, false))
+    ::_exit(kOwnFault);
 }
 #endif
 
@@ -295,11 +309,13 @@ int main_of(int argc, char** argv) {
 }  // namespace
 #ifdef __SANITIZE_ADDRESS__
 void sanitizer_error() { on_sanitizer_error(); }
+void undefined_behavior() { on_undefined_behavior(); }
 #endif
 }  // namespace weft::fuzz
 
 #ifdef __SANITIZE_ADDRESS__
 WEFT_FOR_SANITIZER void __asan_on_error() { weft::fuzz::sanitizer_error(); }
+WEFT_FOR_SANITIZER void __ubsan_on_report() { weft::fuzz::undefined_behavior(); }
 #endif
 
 int main(int argc, char** argv) { return weft::fuzz::main_of(argc, argv); }
