@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "../live_objects.h"
 #include "base/clock.hpp"
 #include "base/config.hpp"
 #include "core/process_address.hpp"
@@ -54,7 +55,7 @@ template <class T>
 T checked(Result<T> result, const char* what) {
   if (!result) {
     std::fprintf(stderr, "%s: %s\n", what, result.error().message().c_str());
-    std::exit(3);
+    std::_Exit(3);  // all objects are alive
   }
   return std::move(*result);
 }
@@ -350,6 +351,7 @@ class Job {
   void exits() {
     Communicator* const intercomm = connect();
     exchange(*intercomm, 1);
+    ends_with_live_objects = 1;
   }
 
  private:

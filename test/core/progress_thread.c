@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../live_objects.h"
 #include "expect.h"
 
 #define EXPECT(condition) EXPECT_EQ((condition) != 0, 1)
@@ -119,6 +120,7 @@ static void with_child(void) {
   if (child == 0) {
     int finalized = 0;
     MPI_Finalized(&finalized);
+    ends_with_live_objects = 1;
     exit(finalized ? 0 : 1);
   }
   exchange(MPI_COMM_WORLD);
