@@ -83,6 +83,12 @@ class Communicator final : public Counted {
     return 0x40000000 | (nonblocking_tag_ = (nonblocking_tag_ + 1) & 0x3fffffff);
   }
 
+  /// Makes this a communicator for steps of operations on `whole`: it is revoked with that one, and the
+  /// program has no handle of it.
+  void become_part_of(Communicator& whole) {
+    part_of = &whole;
+    has_handle = false;
+  }
   /// Gives a communicator whose id and members were not known at its creation, and which nobody has used, its
   /// final ones: a subset of its members.
   void settle(ContextId id, Ref<Group> local, Ref<Group> remote);

@@ -37,6 +37,7 @@ class JobConnections {
   void allow_rings(std::span<const core::ProcessId> processes);
   void release(std::span<const core::ProcessId> processes);
   [[nodiscard]] Status disconnect(std::span<const core::ProcessId> processes);
+  void give_up(core::ProcessId process);
 
   /// Called by the engine when a process of another job is lost.
   void on_lost(core::ProcessId process);
@@ -77,7 +78,6 @@ class JobConnections {
   [[nodiscard]] Result<JobConnection> try_connect(const std::string& port_name, size_t timeout_s);
   [[nodiscard]] Result<core::ProcessId> add_own(const core::ProcessAddress& address);
   [[nodiscard]] Result<core::ProcessId> add_other(const core::ProcessAddress& address);
-  void give_up(core::ProcessId process);
   [[nodiscard]] bool lost(core::ProcessId process) const;
   [[nodiscard]] Status request_connection(core::ProcessId process, const ConnectRequest& request,
                                           size_t timeout_s);

@@ -38,5 +38,8 @@ void release(core::Instance& instance, std::span<const core::ProcessId> processe
 Status disconnect(core::Instance& instance, std::span<const core::ProcessId> processes) {
   return instance.engine->jobs().disconnect(processes);
 }
+void give_up(core::Instance& instance, std::span<const core::ProcessId> processes) {
+  for (const core::ProcessId process : processes) instance.engine->jobs().give_up(process);
+}
 
 }  // namespace weft::p2p

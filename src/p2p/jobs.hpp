@@ -66,4 +66,8 @@ void allow_rings(core::Instance& instance, std::span<const core::ProcessId> proc
 /// forgotten all the same.
 [[nodiscard]] Status disconnect(core::Instance& instance, std::span<const core::ProcessId> processes);
 
+/// Ends one hold on each of the processes, to which this one has sent nothing since add_process(): they are
+/// forgotten without a message, unless something else holds them or a communicator has them.
+void give_up(core::Instance& instance, std::span<const core::ProcessId> processes);
+
 }  // namespace weft::p2p

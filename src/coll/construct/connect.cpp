@@ -43,17 +43,17 @@ class Connector {
     Status bridged = make_bridge(connected);
     const bool has_bridge = is_root() && bridged.ok();
     Status agreed = agree(std::move(bridged), "the root could not connect to the other job", Errc::port);
-    if (agreed.ok()) return run(accepts);
-    if (has_bridge) refuse();
-    return std::move(agreed).error();
+    if (!agreed.ok() && !has_bridge) return std::move(agreed).error();
+    alone_ = !agreed.ok();
+    return complete(std::move(agreed), accepts);
   }
 
   /// `bridge`: significant at the root.
   NewCommunicator run(const Bridge& bridge) {
-    if (!is_root()) return run(false);
+    if (!is_root()) return complete({}, false);
     bridge_ = bridge;
     other_root_ = bridge.comm->process(bridge.remote);
-    return run(instance_.processes.before(other_root_, instance_.self));
+    return complete({}, instance_.processes.before(other_root_, instance_.self));
   }
 
   ~Connector() {
@@ -67,9 +67,10 @@ class Connector {
   Connector& operator=(const Connector&) = delete;
 
  private:
-  /// `accepts`: the context ids of the other side are used; significant at the root.
-  NewCommunicator run(bool accepts) {
-    Status status = exchange_addresses(accepts);
+  /// `begun`: of the steps before; the root of a side that has failed makes all exchanges, since the other
+  /// root waits for them. `accepts`: the context ids of the other side are used; significant at the root.
+  NewCommunicator complete(Status begun, bool accepts) {
+    Status status = exchange_addresses(std::move(begun), accepts);
     WEFT_TRY(agree_with_other_side(std::move(status)));
     NewCommunicator made = build();
     p2p::release(instance_, std::exchange(remote_, {}));  // the communicator has them
@@ -94,12 +95,18 @@ class Connector {
 
   /// All ranks of this side return an error if one of them has one.
   Status agree(Status mine, const char* else_, Errc code = Errc::other) {
+    if (alone_) return mine;
     std::vector<uint8_t> failed(static_cast<size_t>(bootstrap_.size()));
     failed[static_cast<size_t>(bootstrap_.rank())] = mine.ok() ? 0 : 1;
     WEFT_TRY(bootstrap_.allgather(failed.data(), 1));
     if (!mine.ok()) return mine;
     if (std::find(failed.begin(), failed.end(), 1) == failed.end()) return {};
     return Error(code, std::string(else_) + ": see the error of another rank");
+  }
+
+  /// From the root to all ranks of this side.
+  Status share(void* data, size_t bytes) {
+    return alone_ ? Status() : bootstrap_.broadcast(data, bytes, root_);
   }
 
   /// No process sends to the other side before all of both sides are ready to receive.
@@ -110,7 +117,7 @@ class Connector {
       Status exchanged = exchange(&here, 1, &there, 1);
       if (!exchanged.ok()) there = 0;
     }
-    WEFT_TRY(bootstrap_.broadcast(&there, 1, root_));
+    WEFT_TRY(share(&there, 1));
     if (!agreed.ok() || there == 1) {
       if (!agreed.ok()) forget_remote();
       return agreed;
@@ -119,20 +126,8 @@ class Connector {
     return Error(Errc::other, "the other job could not connect to this one: see its own error");
   }
 
-  /// All exchanges of a side that has failed: the other root waits for each of them.
-  void refuse() {
-    uint8_t here = 1, there = 0;
-    static_cast<void>(exchange(&here, 1, &there, 1));
-    Side none{}, theirs{};
-    static_cast<void>(exchange(&none, sizeof none, &theirs, sizeof theirs));
-    here = 0;
-    static_cast<void>(exchange(&here, 1, &there, 1));
-  }
-
-  void forget_remote() {
-    p2p::release(instance_, remote_);
-    static_cast<void>(p2p::disconnect(instance_, std::exchange(remote_, {})));
-  }
+  /// The processes of the other side may not know this one: they answer no disconnect notice.
+  void forget_remote() { p2p::give_up(instance_, std::exchange(remote_, {})); }
 
   /// The addresses of all ranks of this side, each followed by a line end; significant at the root.
   Result<std::string> gather_addresses(Reach reach) {
@@ -167,14 +162,14 @@ class Connector {
       if (!exchange(&here, 1, &there, 1).ok()) there = 1;
       anywhere = here | there;
     }
-    WEFT_TRY(bootstrap_.broadcast(&anywhere, 1, root_));
+    WEFT_TRY(share(&anywhere, 1));
     return anywhere != 0 ? Reach::anywhere : Reach::host;
   }
 
-  Status exchange_addresses(bool accepts) {
+  Status exchange_addresses(Status begun, bool accepts) {
     auto reach = agree_on_reach();
-    // Also a side that has failed sends its record: the other root waits for it.
-    auto mine = reach ? gather_addresses(*reach) : Result<std::string>(std::move(reach).error());
+    if (begun.ok() && !reach) begun = std::move(reach).error();
+    auto mine = begun.ok() ? gather_addresses(*reach) : Result<std::string>(std::move(begun).error());
     Side here{0, mine ? mine->size() : 0}, there{};
     std::string theirs;
     Status exchanged;
@@ -188,12 +183,12 @@ class Connector {
       if (!accepts) there.context = here.context;
     }
     if (!mine) return std::move(mine).error();
-    WEFT_TRY(bootstrap_.broadcast(&there, sizeof there, root_));
+    WEFT_TRY(share(&there, sizeof there));
     WEFT_TRY(std::move(exchanged));
     if (there.bytes == 0) return Error(Errc::other, "the other job has failed to connect: see its own error");
     context_ = there.context;
     theirs.resize(there.bytes);
-    WEFT_TRY(bootstrap_.broadcast(theirs.data(), theirs.size(), root_));
+    WEFT_TRY(share(theirs.data(), theirs.size()));
     for (size_t begin = 0; begin < theirs.size();) {
       const size_t end = theirs.find('\n', begin);
       auto process = p2p::add_process(instance_, theirs.substr(begin, end - begin));
@@ -225,6 +220,7 @@ class Connector {
   Ref<Communicator> own_bridge_;  // made for this connection
   ProcessId other_root_ = core::kNoProcess, held_root_ = core::kNoProcess;
   bool has_address_ = false;
+  bool alone_ = false;  // the other ranks of this side have given up; this one is the root
   std::vector<ProcessId> remote_;
   ContextId context_ = 0;
 };

@@ -109,11 +109,8 @@ Status Hierarchy::create_communicators() {
     (*inside)->release();
     return std::move(across).error();
   }
-  for (core::Communicator* const part : {*inside, *across}) {
-    if (part == nullptr) continue;
-    part->part_of = &comm_;
-    part->has_handle = false;
-  }
+  for (core::Communicator* const part : {*inside, *across})
+    if (part != nullptr) part->become_part_of(comm_);
   local_comm_ = core::Ref<core::Communicator>(*inside);
   inter_host_comm_ = core::Ref<core::Communicator>(*across);
   return {};
