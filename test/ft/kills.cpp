@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ranks are killed at random points of random traffic, agreements and shrinks, until `survivors` ranks are
 // left. After each failure the others revoke, shrink and agree, and compare their results. usage: kills SEED
-// SURVIVORS. TEST_MEMORY=device: buffers in GPU memory.
+// SURVIVORS. TEST_MEMORY=device: buffers in GPU memory. TEST_SPAWN=1: every other operation spawns a process.
 #include <mpi.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -26,6 +26,9 @@ constexpr int kBytes = 1 << 20;
 std::unique_ptr<Buffer> in, out;
 int world_rank, world_size;
 
+const char* program;
+const bool spawns = std::getenv("TEST_SPAWN") != nullptr;
+
 void die(int) { kill(getpid(), SIGKILL); }
 
 void die_after(long microseconds) {
@@ -33,6 +36,31 @@ void die_after(long microseconds) {
   life.it_value.tv_usec = microseconds + 1;
   signal(SIGALRM, die);
   setitimer(ITIMER_REAL, &life, nullptr);
+}
+
+/// Both sides disconnect also after an error, as the other side waits for that.
+int meet(MPI_Comm other) {
+  const int code = MPI_Barrier(other);
+  const int disconnected = MPI_Comm_disconnect(&other);
+  return code != MPI_SUCCESS ? code : disconnected;
+}
+
+int spawn(MPI_Comm comm) {
+  MPI_Comm children;
+  char child[] = "child";
+  char* arguments[] = {child, nullptr};
+  const int code =
+      MPI_Comm_spawn(program, arguments, 1, MPI_INFO_NULL, 0, comm, &children, MPI_ERRCODES_IGNORE);
+  return code == MPI_SUCCESS ? meet(children) : code;
+}
+
+int run_child() {
+  MPI_Comm parents;
+  MPI_Init(nullptr, nullptr);
+  MPI_Comm_get_parent(&parents);
+  MPI_Comm_set_errhandler(parents, MPI_ERRORS_RETURN);
+  (void)meet(parents);
+  return MPI_Finalize();
 }
 
 /// One random operation; all ranks draw the same numbers.
@@ -45,6 +73,7 @@ int operate(MPI_Comm comm, std::mt19937& random) {
   const int ints = std::max(1, bytes / 4), r = static_cast<int>(root);
   char *const send = out->data(), *const receive = in->data();
   MPI_Request requests[2];
+  if (spawns && random() % 2 != 0) return spawn(comm);
   switch (what) {
     case 0:
       return MPI_Barrier(comm);
@@ -103,6 +132,8 @@ bool compare(MPI_Comm comm, int agreed, int round) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  program = argv[0];
+  if (argc == 2 && std::string(argv[1]) == "child") return run_child();
   if (argc < 3) return 2;
   const char* const memory = std::getenv("TEST_MEMORY");
   const bool on_gpu = memory != nullptr && std::string(memory) == "device";
@@ -129,7 +160,7 @@ int main(int argc, char** argv) {
     if (size <= survivors) break;
     std::mt19937 random(seed * 1000u + static_cast<unsigned>(round));
     const int victim = static_cast<int>(random() % static_cast<unsigned>(size));
-    const long lifetime = static_cast<long>(random() % 4000);
+    const long lifetime = static_cast<long>(random() % (spawns ? 60'000 : 4000));
     // A second one dies in the recovery of the first.
     const int second = static_cast<int>(random() % static_cast<unsigned>(size));
     const bool two = size - 2 >= survivors && random() % 3 == 0 && second != victim;

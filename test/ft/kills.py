@@ -8,7 +8,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "launch"))
-JOBS = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 2
+JOBS = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 13
 from support import PEER as PROGRAM  # noqa: E402
 from support import Mark, run  # noqa: E402
 
@@ -46,6 +46,9 @@ class Kills(unittest.TestCase):
 
     def test_host_memory_by_messages(self):
         self.check(WEFT_COLL_SHARED="off")
+
+    def test_spawn(self):
+        self.check(TEST_SPAWN="1")
 
     def test_gpu_memory(self):
         self.check(**ON_GPU)
