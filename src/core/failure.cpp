@@ -13,6 +13,7 @@
 #include "base/counters.hpp"
 #include "base/events.hpp"
 #include "base/log.hpp"
+#include "base/trace.hpp"
 
 namespace weft::core {
 namespace {
@@ -62,6 +63,7 @@ void FailureDetector::unwatch(ProcessId process) {
 
 void FailureDetector::report(ProcessId process, const Error& why) {
   if (!failed_.emplace(process, why.message()).second) return;
+  const trace::Range range("core.process_failed");
   order_.push_back(process);
   ++changes_;
   failures.add();
@@ -84,7 +86,7 @@ void FailureDetector::forget(ProcessId process) {
   std::erase(order_, process);
 }
 
-bool FailureDetector::look_now(uint64_t now) {
+bool FailureDetector::look_now(uint64_t now, std::vector<ProcessId>* departed) {
   next_look_ = now + kLookIntervalNs;
   bool any = false;
   for (const auto& [process, why] : std::exchange(ended_, {})) {
@@ -101,6 +103,7 @@ bool FailureDetector::look_now(uint64_t now) {
     if (at == watched_.end()) continue;
     if (at->second.departed->load(std::memory_order_acquire) != 0) {
       unwatch(process);
+      if (departed != nullptr) departed->push_back(process);
       continue;
     }
     any = true;
@@ -156,6 +159,7 @@ Error FailureDetector::revoked_error(const Communicator& comm) {
 
 bool FailureDetector::revoke(Communicator& comm) {
   if (std::exchange(comm.revoked, true)) return false;
+  const trace::Range range("core.revoke");
   ++changes_;
   log::write(log::Level::info, "communicator %llx is revoked", static_cast<unsigned long long>(comm.id));
   for (const RevokeObserver& observer : revoke_observers_) observer(comm);

@@ -66,8 +66,9 @@ class FailureDetector {
       return false;
     return look_now(now);
   }
-  /// The same whenever the last look was.
-  bool look_now(uint64_t now);
+  /// The same whenever the last look was. Adds watched processes that have ended after they had left MPI to
+  /// `departed`, if given.
+  bool look_now(uint64_t now, std::vector<ProcessId>* departed = nullptr);
   /// Time between two looks, in ns. Together with the interval at which a waiting rank calls look(), it
   /// bounds the time until a failure is noticed.
   static constexpr uint64_t kLookIntervalNs = 10'000'000;

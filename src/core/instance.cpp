@@ -137,7 +137,9 @@ bool Instance::look_for_failures(uint64_t now) {
   if (!told && !failures.due(now + early)) [[likely]]
     return false;
   deaths_ = deaths;
-  const bool failed = failures.look_now(now);
+  std::vector<ProcessId> departed;
+  bool failed = failures.look_now(now, &departed);
+  for (const ProcessId process : departed) failed |= report_departed(process);
   // The others would notice it up to kLookIntervalNs later, and agreements wait for them.
   if (failed && !told) {
     deaths_ = shm->deaths().fetch_add(1, std::memory_order_relaxed) + 1;
@@ -145,6 +147,14 @@ bool Instance::look_for_failures(uint64_t now) {
       if (process != self) shm->notify(process);
   }
   return shm->skip_dead_tickets([this](ProcessId rank) { return failures.failed(rank); }) != 0 || failed;
+}
+
+/// A process of another job that has left MPI and ended answers nobody who still has a communicator with it.
+/// Returns true if it counts as failed. Ranks of this job end together: MPI_Finalize is collective.
+bool Instance::report_departed(ProcessId process) {
+  if (processes.in_own_job(process) || processes.references(process) <= 1) return false;
+  failures.report(process, Error(Errc::proc_aborted, "it has left MPI without MPI_Comm_disconnect"));
+  return true;
 }
 
 void Instance::watch_local_processes() {

@@ -186,6 +186,7 @@ class Instance {
   /// Notices processes of this host that have ended, and reports them. Returns true if one has failed.
   /// `now`: ns of monotonic_ns().
   bool look_for_failures(uint64_t now);
+  bool report_departed(ProcessId process);
   void watch_local_processes();
   void leave_core(unsigned& idle_rounds) const;
   void arm() const;

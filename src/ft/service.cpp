@@ -8,6 +8,7 @@
 
 #include "base/clock.hpp"
 #include "base/counters.hpp"
+#include "base/trace.hpp"
 #include "transport/network.hpp"
 #include "transport/shm/shm.hpp"
 
@@ -203,6 +204,7 @@ void Service::conclude(State& state, uint32_t number) {
   const auto entry = state.entries.find(number);
   if (entry == state.entries.end() || entry->second.client == nullptr || !entry->second.agreement.decided())
     return;
+  const trace::Range range("ft.decide");
   Client& client = *std::exchange(entry->second.client, nullptr);
   const Value decision = entry->second.agreement.decision();
   --undecided_;

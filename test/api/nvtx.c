@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft.h>
 
 static int failures;
 
@@ -46,6 +47,11 @@ int main(int argc, char** argv) {
   }
   MPI_Win_unlock_all(win);
   MPI_Win_free(&win);
+  MPI_Comm revoked;
+  MPI_Comm_dup(MPI_COMM_SELF, &revoked);
+  MPIX_Comm_agree(revoked, &word);
+  MPIX_Comm_revoke(revoked);
+  MPI_Comm_free(&revoked);
   const char* path = getenv("NVTX_INJECTION64_PATH");
   void* tool = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
   expect(tool != NULL, ranges, "the profiler is loaded");
@@ -63,6 +69,10 @@ int main(int argc, char** argv) {
     expect(count("MPI_Put"), 3, "ranges of MPI_Put");
     expect(count("MPI_Win_flush"), 3, "ranges of MPI_Win_flush");
     expect(count("rma.process_vm"), ranks > 1 ? 3 : 0, "ranges of system calls");
+    expect(count("MPIX_Comm_agree"), 1, "ranges of MPIX_Comm_agree");
+    expect(count("ft.decide"), 1, "ranges of decisions");
+    expect(count("core.revoke"), 1, "ranges of revocations");
+    expect(count("core.process_failed"), 0, "ranges of failures");
     long (*marks)(const char*, uint64_t);
     *(void**)&marks = dlsym(tool, "tool_marks");
     if (marks("", 0) >= 0) {
