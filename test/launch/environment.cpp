@@ -73,7 +73,7 @@ TEST(Reachable, BadNumbersAreAnError) {
 
 TEST(Variables, Classification) {
   for (const char* name : {"PMI_FD", "PMI_RANK", "PMIX_RANK", "HYDI_CONTROL_FD", "WEFT_JOB_ID",
-                           "WEFT_LAUNCH_CONTINUE_ON_FAILURE"}) {
+                           "WEFT_JOB_PARENT", "WEFT_LAUNCH_CONTINUE_ON_FAILURE"}) {
     EXPECT_TRUE(is_launcher_variable(name)) << name;
     EXPECT_TRUE(implies_job(name)) << name;
   }

@@ -405,6 +405,81 @@ static void victim(char** arguments) {
   kill(getpid(), signal);
 }
 
+/* leaves: the child ends without MPI_Comm_disconnect. Prints the errors of later operations with it. */
+static void print_error(const char* call, int code) {
+  char text[MPI_MAX_ERROR_STRING];
+  int length;
+  MPI_Error_string(code, text, &length);
+  printf("%s: %s\n", call, text);
+}
+
+static void leaves(void) {
+  MPI_Comm children, all;
+  MPI_Request requests[2];
+  int value = 0, more = 0;
+  children = spawn("leaver", "", 1, MPI_INFO_NULL);
+  MPI_Intercomm_merge(children, 0, &all);
+  MPI_Comm_set_errhandler(children, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN);
+  MPI_Irecv(&more, 1, MPI_INT, 0, 2, children, &requests[0]);
+  MPI_Irecv(&more, 1, MPI_INT, MPI_ANY_SOURCE, 3, all, &requests[1]);
+  print_error("wait", MPI_Wait(&requests[0], MPI_STATUS_IGNORE));
+  print_error("any source", MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
+  /* What it sent before is received. */
+  CHECK(MPI_Recv(&value, 1, MPI_INT, 0, 1, children, MPI_STATUS_IGNORE) == MPI_SUCCESS && value == 17);
+  print_error("receive", MPI_Recv(&more, 1, MPI_INT, 0, 1, children, MPI_STATUS_IGNORE));
+  print_error("barrier", MPI_Barrier(all));
+  MPI_Cancel(&requests[1]);
+  CHECK(MPI_Wait(&requests[1], MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  CHECK(MPI_Comm_disconnect(&all) == MPI_SUCCESS && MPI_Comm_disconnect(&children) == MPI_SUCCESS);
+}
+
+static void leaver(void) {
+  MPI_Comm parents, all;
+  const int value = 17;
+  MPI_Comm_get_parent(&parents);
+  MPI_Intercomm_merge(parents, 1, &all);
+  MPI_Send(&value, 1, MPI_INT, 0, 1, parents);
+}
+
+/* names NAME: the name service of the launcher. */
+static void names(char** arguments) {
+  char port[MPI_MAX_PORT_NAME], found[MPI_MAX_PORT_NAME] = "";
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Open_port(MPI_INFO_NULL, port);
+  CHECK(class_of(MPI_Lookup_name(arguments[0], MPI_INFO_NULL, found)) == MPI_ERR_NAME);
+  CHECK(MPI_Publish_name(arguments[0], MPI_INFO_NULL, port) == MPI_SUCCESS);
+  CHECK(class_of(MPI_Publish_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_NAME);
+  CHECK(MPI_Lookup_name(arguments[0], MPI_INFO_NULL, found) == MPI_SUCCESS && strcmp(found, port) == 0);
+  CHECK(MPI_Unpublish_name(arguments[0], MPI_INFO_NULL, port) == MPI_SUCCESS);
+  CHECK(class_of(MPI_Unpublish_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_SERVICE);
+  CHECK(class_of(MPI_Lookup_name(arguments[0], MPI_INFO_NULL, found)) == MPI_ERR_NAME);
+  MPI_Close_port(port);
+}
+
+/* accept_broken NAME, connect_broken NAME: a rank of the accepting job dies before the jobs connect. */
+static void accept_broken(char** arguments) {
+  char port[MPI_MAX_PORT_NAME] = "";
+  MPI_Comm other = MPI_COMM_NULL;
+  if (rank_of(MPI_COMM_WORLD) == 1) kill(getpid(), SIGKILL);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Open_port(MPI_INFO_NULL, port);
+  MPI_Publish_name(arguments[0], MPI_INFO_NULL, port);
+  printf("published\n");
+  fflush(stdout);
+  print_error("accept", MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other));
+  CHECK(other == MPI_COMM_NULL);
+}
+
+static void connect_broken(char** arguments) {
+  char port[MPI_MAX_PORT_NAME] = "";
+  MPI_Comm other = MPI_COMM_NULL;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (rank_of(MPI_COMM_WORLD) == 0) MPI_Lookup_name(arguments[0], MPI_INFO_NULL, port);
+  print_error("connect", MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other));
+  CHECK(other == MPI_COMM_NULL);
+}
+
 int main(int argc, char** argv) {
   self = argv[0];
   const char* mode = argc > 1 ? argv[1] : "";
@@ -424,6 +499,11 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "wrong") == 0) wrong();
   if (strcmp(mode, "dies") == 0) dies(arguments);
   if (strcmp(mode, "victim") == 0) victim(arguments);
+  if (strcmp(mode, "leaves") == 0) leaves();
+  if (strcmp(mode, "leaver") == 0) leaver();
+  if (strcmp(mode, "names") == 0) names(arguments);
+  if (strcmp(mode, "accept_broken") == 0) accept_broken(arguments);
+  if (strcmp(mode, "connect_broken") == 0) connect_broken(arguments);
   MPI_Finalize();
   if (strcmp(mode, "one") != 0) printf("good\n");
   return 0;

@@ -16,6 +16,8 @@ SPAWNS = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 0
 from support import PEER as PROGRAM  # noqa: E402
 from support import Mark, clean_environment, hydras, run, start  # noqa: E402
 
+PRTERUN = os.environ.get("TEST_PRTERUN", "")
+
 
 class Processes(unittest.TestCase):
     def setUp(self):
@@ -67,6 +69,37 @@ class Spawn(Processes):
                     timeout=100,
                 )
                 self.check_good(result, 4)
+
+    def prterun(self, *arguments, ranks=1, **variables):
+        if not os.path.exists(PRTERUN):
+            self.skipTest("needs Open MPI's prterun (TEST_PRTERUN)")
+        prefix = os.path.dirname(os.path.dirname(PRTERUN))
+        command = (PRTERUN, "--allow-run-as-root", "--prefix", prefix, "--map-by", "slot:OVERSUBSCRIBE")
+        variables = {"WEFT_JOBS_REACH": "host", **self.mark.variables, **variables}
+        return run("-n", ranks, PROGRAM, *arguments, launcher=command, variables=variables, timeout=100)
+
+    def test_under_prterun(self):
+        for parents, children in ((1, 2), (2, 1)):
+            with self.subTest(parents=parents, children=children):
+                file = os.path.join(self.folder, f"prterun{parents}")
+                self.check_good(self.prterun("parent", children, file, ranks=parents), parents + children)
+
+    def test_info_keys_under_prterun(self):
+        keys = ("wdir", self.folder, "env", "SPAWN_TEST=a b", "path", os.path.dirname(PROGRAM), "bind_to", "none")
+        status, output, errors = self.prterun("info", os.path.basename(PROGRAM), 2, *keys)
+        self.assertEqual((status, errors), (0, ""), output)
+        self.assertIn("rank 0: class 0, 2 started, 0 not", output)
+        self.assertEqual(output.count(f"folder {self.folder} variable a b"), 2, output)
+        self.assertIn("'two words' ''", output)
+        status, output, _ = self.prterun("info", "/no/such/program", 1)
+        self.assertIn("rank 0: class 1, 0 started, 1 not", output)
+
+    def test_a_program_without_mpi_under_prterun(self):
+        _, output, _ = self.prterun("info", "/bin/true", 1)
+        self.assertRegex(output, "ended before (its|their) job has called MPI_Init")
+
+    def test_published_names_under_prterun(self):
+        self.check_good(self.prterun("names", "weft test " + uuid.uuid4().hex), 1)
 
     def test_several_programs_in_one_job(self):
         status, output, errors = self.run_job("multiple", ranks=2)
@@ -186,6 +219,15 @@ class Ends(Processes):
             parent.kill()
         self.mark.wait_until_gone(10)
 
+    def test_a_child_that_leaves_without_disconnecting_ends_waits(self):
+        for options, name in ((), "MPI_ERR_PROC_ABORTED"), (("--continue-on-failure",), "MPIX_ERR_PROC_FAILED"):
+            with self.subTest(options=options):
+                status, output, errors = self.run_job("leaves", options=options, timeout=30)
+                self.assertEqual((status, errors, output.count("good")), (0, "", 2), output)
+                for call in ("wait", "any source", "receive", "barrier"):
+                    self.assertRegex(output, f"{call}: .*it has left MPI without MPI_Comm_disconnect")
+                self.assertIn(name, output)
+
 
 @unittest.skipIf(SPAWNS, "many")
 class Ports(Processes):
@@ -202,6 +244,17 @@ class Ports(Processes):
                     )
                     output, errors = job.communicate(timeout=60)
                 self.check_good((job.returncode, output, errors), accepts or 1)
+
+    def test_a_side_with_a_dead_rank_refuses(self):
+        name = "weft test " + uuid.uuid4().hex
+        job = ("--continue-on-failure", "-n", 2, PROGRAM, "accept_broken", name)
+        with start(*job, variables=self.mark.variables, text=True) as accepting:
+            self.assertEqual(accepting.stdout.readline(), "published\n")
+            status, output, errors = self.run_job("connect_broken", name, ranks=2, timeout=30)
+            accepted, _ = accepting.communicate(timeout=30)
+        self.assertEqual((status, errors), (0, ""))
+        self.assertRegex(accepted, "accept: .*process 1 has failed")
+        self.assertEqual(output.count("the other job has failed to connect"), 2, output)
 
     def test_two_halves_of_one_job(self):
         self.check_good(self.run_job("halves", ranks=3), 3)

@@ -2,6 +2,8 @@
 // PMIx ABI: subset of libpmix.so.2 used by Weft, as defined by the PMIx Standard (versions 3 to 5), so that
 // building needs no PMIx headers. test/launch/pmix_abi.cpp compares it with the headers if installed.
 #pragma once
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -27,7 +29,15 @@ enum class Type : uint16_t {
   uint16 = 13,
   uint32 = 14,
   bytes = 27,
+  process_info = 38,
+  array = 39,
   rank = 40
+};
+
+struct DataArray {
+  Type type;
+  size_t size;
+  void* elements;
 };
 
 struct Value {
@@ -39,6 +49,7 @@ struct Value {
     uint16_t uint16;
     uint32_t uint32;
     ByteObject bytes;
+    DataArray* array;
     char padding[24];  // size of the largest member in PMIx
   } data;
 };
@@ -51,7 +62,47 @@ struct Info {
 
 static_assert(sizeof(Proc) == 260 && sizeof(Value) == 32 && sizeof(Info) == 552);
 
-enum : int { kSuccess = 0, kError = -1, kTimeout = -24, kUnreachable = -25, kNotFound = -46 };
+/// A program of a job that is spawned.
+struct App {
+  char* command;
+  char** arguments;    ///< with the command, ends with null
+  char** environment;  ///< additions NAME=VALUE, ends with null
+  char* directory;
+  int processes;
+  Info* infos;
+  size_t info_count;
+};
+
+/// A value that is looked up by its key.
+struct Published {
+  Proc proc;
+  char key[kKeyBytes];
+  Value value;
+};
+
+struct Query {
+  char** keys;  ///< ends with null
+  Info* qualifiers;
+  size_t qualifier_count;
+};
+
+struct ProcessInfo {
+  Proc proc;
+  char* host;
+  char* executable;
+  pid_t pid;
+  int exit_code;
+  uint8_t state;
+};
+
+enum : int {
+  kSuccess = 0,
+  kError = -1,
+  kTimeout = -24,
+  kUnreachable = -25,
+  kNotFound = -46,
+  kNotSupported = -47
+};
 inline constexpr uint8_t kGlobal = 3;  // PMIX_GLOBAL: scope of a put
 
 /// Functions of libpmix under their original names.
@@ -65,6 +116,12 @@ struct Functions {
   int (*PMIx_Get)(const Proc* proc, const char* key, const Info info[], size_t infos, Value** value);
   int (*PMIx_Resolve_peers)(const char* node, const char* space, Proc** procs, size_t* count);
   int (*PMIx_Resolve_nodes)(const char* space, char** nodes);
+  int (*PMIx_Spawn)(const Info infos[], size_t count, const App apps[], size_t app_count, char* space);
+  int (*PMIx_Publish)(const Info infos[], size_t count);
+  int (*PMIx_Lookup)(Published data[], size_t count, const Info infos[], size_t infos_count);
+  int (*PMIx_Unpublish)(char** keys, const Info infos[], size_t count);
+  /// Null before PMIx 4.
+  int (*PMIx_Query_info)(Query queries[], size_t count, Info** results, size_t* result_count);
   const char* (*PMIx_Error_string)(int status);
   const char* (*PMIx_Get_version)();
 };

@@ -5,15 +5,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <set>
 #include <sstream>
+#include <vector>
 
 #include "base/config.hpp"
 #include "launch/hosts.hpp"
 #include "launch/key.hpp"
+#include "launch/names.hpp"
 #include "launch/pmix/library.hpp"
+#include "launch/pmix/spawn.hpp"
 
 namespace weft::launch::pmix {
 
@@ -81,12 +85,20 @@ class Client final : public Exchange {
   Status share() override;
   Status fence() override;
   void abort(int code, std::string_view message) override;
+  Result<Spawned> spawn(const SpawnRequest& request) override;
+  std::optional<std::string> parent_value() override { return parent_; }
+  Status publish(std::string_view name, std::string_view port) override;
+  Status unpublish(std::string_view name) override;
+  Result<std::string> lookup(std::string_view name) override;
+  int universe_size() override;
   Status finalize() override;
 
   Status open_job(const Lookup& lookup);
 
  private:
   Status commit();
+  [[nodiscard]] Result<std::vector<int>> local_pids(const std::string& space) const;
+  [[nodiscard]] Result<std::string> published_by_pmix(const std::string& key) const;
   [[nodiscard]] Error failure(const std::string& what, int status) const {
     return Error(Errc::other, "PMIx: " + what + " failed (" + call_.PMIx_Error_string(status) + ", library " +
                                   library_.path + " " + library_.version + ")");
@@ -106,6 +118,7 @@ class Client final : public Exchange {
   const Functions& call_;
   Proc self_{};
   Job job_;
+  std::optional<std::string> parent_;  // of the process that has spawned this job
   std::set<std::string, std::less<>> put_keys_;
   bool committed_ = true, open_ = false;
   // PRRTE 3 sometimes never answers a request for a process that has not committed yet.
@@ -182,6 +195,119 @@ void Client::abort(int code, std::string_view message) {
   if (open_) call_.PMIx_Abort(code, std::string(message.substr(0, 4096)).c_str(), nullptr, 0);
 }
 
+Result<Spawned> Client::spawn(const SpawnRequest& request) {
+  if (job_.launcher == "slurm") return Exchange::spawn(request);
+  if (!open_) return Error(Errc::spawn, "spawn after MPI_Finalize");
+  auto made = SpawnApps::create(request);
+  if (!made) return std::move(made).error();
+  char space[kNameBytes] = "";
+  const int status = call_.PMIx_Spawn(made->job().data(), made->job().size(), made->apps().data(),
+                                      made->apps().size(), space);
+  if (status == kNotSupported) return Exchange::spawn(request);
+  size_t processes = 0;
+  for (const SpawnProgram& program : request.programs) processes += static_cast<size_t>(program.processes);
+  Spawned spawned{std::vector<bool>(processes, status == kSuccess), {}, {}};
+  if (status != kSuccess) {
+    spawned.problem = "the launcher could not start '" + request.programs.front().command + "' (" +
+                      call_.PMIx_Error_string(status) + "): see its own messages";
+    return spawned;
+  }
+  auto pids = local_pids(space);
+  if (!pids) return std::move(pids).error();
+  spawned.pids = std::move(*pids);
+  return spawned;
+}
+
+/// The pids of another job's processes on this host; empty: unknown. Errc::spawn: the job has ended.
+Result<std::vector<int>> Client::local_pids(const std::string& space) const {
+  if (call_.PMIx_Query_info == nullptr) return std::vector<int>();
+  std::string key = "pmix.qry.ptable";
+  char* keys[] = {key.data(), nullptr};
+  Info of = string_info("pmix.nspace", space);
+  Query query{keys, &of, 1};
+  Info* raw = nullptr;
+  size_t count = 0;
+  const int status = call_.PMIx_Query_info(&query, 1, &raw, &count);
+  if (status == kNotFound)
+    return Error(
+        Errc::spawn,
+        "the spawned processes have ended before their job has called MPI_Init: are they MPI programs?");
+  if (status != kSuccess || raw == nullptr) return std::vector<int>();
+  const std::unique_ptr<Info, Free> results(raw);
+  char host[HOST_NAME_MAX + 1] = "";
+  ::gethostname(host, sizeof host - 1);
+  std::vector<int> pids;
+  for (size_t i = 0; i < count; ++i) {
+    if (raw[i].value.type != Type::array || raw[i].value.data.array == nullptr) continue;
+    const std::unique_ptr<DataArray, Free> array(raw[i].value.data.array);
+    const std::unique_ptr<void, Free> elements(array->elements);
+    if (array->type != Type::process_info) continue;
+    auto* const infos = static_cast<ProcessInfo*>(array->elements);
+    for (size_t process = 0; process < array->size; ++process) {
+      if (infos[process].host != nullptr && std::strcmp(infos[process].host, host) == 0)
+        pids.push_back(infos[process].pid);
+      std::free(infos[process].host);
+      std::free(infos[process].executable);
+    }
+  }
+  return pids;
+}
+
+/// Keys that begin with "pmix" are the launcher's own.
+std::string service_key(std::string_view name) { return "weft.name." + std::string(name); }
+
+/// Errc::name: nothing is published under the key.
+Result<std::string> Client::published_by_pmix(const std::string& key) const {
+  if (key.size() >= kKeyBytes)
+    return Error(Errc::name, "PMIx publishes names of up to " +
+                                 std::to_string(kKeyBytes - 1 - service_key("").size()) + " bytes");
+  Published data{};
+  std::strcpy(data.key, key.c_str());
+  const int status = call_.PMIx_Lookup(&data, 1, nullptr, 0);
+  if (status == kNotFound || (status == kSuccess && data.value.type != Type::string))
+    return Error(Errc::name, "no job of this launcher publishes the name");
+  if (status != kSuccess)
+    return Error(Errc::service, std::string("the launcher's name service does not answer (") +
+                                    call_.PMIx_Error_string(status) +
+                                    "): pass the name of the port in a file");
+  const std::unique_ptr<char, Free> port(data.value.data.string);
+  return std::string(port.get());
+}
+
+/// PMIx would replace a published value.
+Status Client::publish(std::string_view name, std::string_view port) {
+  const std::string key = service_key(name);
+  if (auto published = published_by_pmix(key); published || key.size() >= kKeyBytes)
+    return Error(Errc::name, published ? "the name is published already" : published.error().message());
+  else if (published.error().code() != Errc::name)
+    return std::move(published).error();
+  const std::string value(port);
+  const Info info = string_info(key.c_str(), value);
+  const int status = call_.PMIx_Publish(&info, 1);
+  return status == kSuccess ? Status() : failure("publishing a name", status);
+}
+
+Status Client::unpublish(std::string_view name) {
+  std::string key = service_key(name);
+  if (auto published = published_by_pmix(key); !published) return std::move(published).error();
+  char* keys[] = {key.data(), nullptr};
+  const int status = call_.PMIx_Unpublish(keys, nullptr, 0);
+  return status == kSuccess ? Status() : failure("withdrawing a published name", status);
+}
+
+/// Names of the launcher's jobs, then those of Weft's mpiexec on this host.
+Result<std::string> Client::lookup(std::string_view name) {
+  auto published = published_by_pmix(service_key(name));
+  if (published) return published;
+  auto on_host = lookup_on_host(name);
+  return on_host ? std::move(on_host) : std::move(published);
+}
+
+int Client::universe_size() {
+  const auto slots = number("pmix.univ.size", kRankWildcard);
+  return std::max(slots ? static_cast<int>(std::min(*slots, kMaxRanks)) : 0, job_.size);
+}
+
 Status Client::finalize() {
   if (!open_) return Error(Errc::other, "finalize was called twice");
   open_ = false;
@@ -214,6 +340,7 @@ Status Client::open_job(const Lookup& lookup) {
   const char* server = lookup("PMIX_VERSION");
   job_.launcher_version = "PMIx " + (server != nullptr ? std::string(server) : library_.version) +
                           ", library " + library_.version;
+  if (const char* parent = lookup(kParentVariable)) parent_ = parent;
   if (auto program = number("pmix.appnum", self_.rank)) job_.program = static_cast<int>(*program);
   return find_local_ranks();
 }

@@ -63,8 +63,10 @@ bool find(void* library, const char* name, F& function) {
 
 bool find_all(void* library, Functions& call) {
 #define WEFT_PMIX(name) find(library, #name, call.name)
+  (void)WEFT_PMIX(PMIx_Query_info);
   return WEFT_PMIX(PMIx_Init) && WEFT_PMIX(PMIx_Finalize) && WEFT_PMIX(PMIx_Abort) && WEFT_PMIX(PMIx_Put) &&
-         WEFT_PMIX(PMIx_Commit) && WEFT_PMIX(PMIx_Fence) && WEFT_PMIX(PMIx_Get) &&
+         WEFT_PMIX(PMIx_Commit) && WEFT_PMIX(PMIx_Fence) && WEFT_PMIX(PMIx_Get) && WEFT_PMIX(PMIx_Spawn) &&
+         WEFT_PMIX(PMIx_Publish) && WEFT_PMIX(PMIx_Lookup) && WEFT_PMIX(PMIx_Unpublish) &&
          WEFT_PMIX(PMIx_Resolve_peers) && WEFT_PMIX(PMIx_Resolve_nodes) && WEFT_PMIX(PMIx_Error_string) &&
          WEFT_PMIX(PMIx_Get_version);
 #undef WEFT_PMIX
