@@ -272,6 +272,12 @@ contains
 #ifdef MODULE
     call MPI_Sizeof(1.0d0, size, ierror)
     call check(size == 8, 44)
+    call MPI_Sizeof(.true., size, ierror)
+    call check(size == storage_size(.true.)/8 .and. ierror == MPI_SUCCESS, 45)
+    call MPI_Sizeof((/ .true._1, .false._1 /), size, ierror)
+    call check(size == 1, 46)
+    call MPI_Sizeof(reshape((/ .true._8, .false._8 /), (/ 1, 2 /)), size, ierror)
+    call check(size == 8, 47)
 #endif
   end subroutine
 

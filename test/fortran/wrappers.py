@@ -42,6 +42,13 @@ def main():
         run([mpifort, "p.f90", "-o", "p"], folder)
         run([os.path.join(prefix, "bin", "mpiexec"), "-n", "2", "./p"], folder, WEFT_FC="gfortran")
 
+        # The modules keep to the standard: many programs are compiled with -std=f2008.
+        for module in ("mpi", "mpi_f08"):
+            with open(os.path.join(folder, "strict.f90"), "w", encoding="utf-8") as file:
+                file.write(PROGRAM.replace("use mpi", "use " + module))
+            for standard in ("f2008", "f2018"):
+                run([mpifort, "-std=" + standard, "-pedantic-errors", "-c", "strict.f90"], folder, WEFT_FC="gfortran")
+
         os.unlink(os.path.join(copy, "lib"))
         os.makedirs(os.path.join(copy, "lib", "weft"))
         with open(os.path.join(copy, "lib", "weft", "fortran"), "w", encoding="utf-8"):

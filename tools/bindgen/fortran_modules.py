@@ -120,7 +120,8 @@ OPTIONAL_KINDS = {
 
 
 def _sizeof():
-    """MPI_SIZEOF: a specific procedure per type, for any rank."""
+    """MPI_SIZEOF: a specific procedure per type, for any rank. Compilers with -std=f2008 refuse LOGICAL arguments of
+    bind(C) procedures, so the library does not read descriptors of these."""
     lines = []
     for prefix in ("", "P"):
         lines.append(f"interface {prefix}MPI_SIZEOF")
@@ -128,7 +129,8 @@ def _sizeof():
             name = f"{prefix}MPI_SIZEOF_{kind.upper()}{size}"
             condition = OPTIONAL_KINDS.get((kind, size))
             lines += [f"#if {condition}"] if condition else []
-            lines += [f'  subroutine {name}(x, size, ierror) bind(C, name="{name.lower()}_")', "    import"]
+            bind = "" if kind == "logical" else f' bind(C, name="{name.lower()}_")'
+            lines += [f"  subroutine {name}(x, size, ierror){bind}", "    import"]
             lines += [f"    {kind}(kind={size}), dimension(..) :: x", "    integer, intent(out) :: size"]
             lines += ["    integer, intent(out) :: ierror", f"  end subroutine {name}"]
             lines += ["#endif"] if condition else []

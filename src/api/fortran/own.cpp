@@ -72,13 +72,20 @@ WEFT_FORTRAN_SIZEOF(complex4)
 WEFT_FORTRAN_SIZEOF(complex8)
 WEFT_FORTRAN_SIZEOF(complex10)
 WEFT_FORTRAN_SIZEOF(complex16)
-WEFT_FORTRAN_SIZEOF(logical1)
-WEFT_FORTRAN_SIZEOF(logical2)
-WEFT_FORTRAN_SIZEOF(logical4)
-WEFT_FORTRAN_SIZEOF(logical8)
-WEFT_FORTRAN_SIZEOF(logical16)
 WEFT_FORTRAN_SIZEOF(character1)
 #undef WEFT_FORTRAN_SIZEOF
+// Not bind(C) in the module: the descriptor is the compiler's own.
+#define WEFT_FORTRAN_SIZEOF_LOGICAL(bytes)                                                     \
+  WEFT_FORTRAN_F90(void, sizeof_logical##bytes, (const void* /*x*/, int* size, int* ierror)) { \
+    *size = bytes;                                                                             \
+    set_error(ierror, MPI_SUCCESS);                                                            \
+  }
+WEFT_FORTRAN_SIZEOF_LOGICAL(1)
+WEFT_FORTRAN_SIZEOF_LOGICAL(2)
+WEFT_FORTRAN_SIZEOF_LOGICAL(4)
+WEFT_FORTRAN_SIZEOF_LOGICAL(8)
+WEFT_FORTRAN_SIZEOF_LOGICAL(16)
+#undef WEFT_FORTRAN_SIZEOF_LOGICAL
 
 // Operators of handles: LOGICAL functions.
 #define WEFT_FORTRAN_COMPARE(type)                                                                     \
