@@ -5,7 +5,8 @@
 #
 # Usage: run.py NAME WORK_FOLDER [--record]
 # An expected line must occur in the output, in order. Words are equal; numbers with a point or an exponent may differ
-# by the package's tolerance (absolute plus relative); "*" is any word. Builds and tests use $JOBS processors.
+# by the package's tolerance (absolute plus relative); "*" is any word. Builds and tests use $JOBS processors; $TESTS is
+# this folder.
 import argparse
 import dataclasses
 import glob
@@ -47,6 +48,19 @@ for n in 2 4; do
     mpiexec -n $n ./$t > $t.$n.log 2>&1 && echo "$t $n passed" || { tail -n 20 $t.$n.log; echo "$t $n FAILED"; }
   done
 done
+"""
+# The Fortran tests of HDF5: one program, which ends with an error if one of its tests fails.
+HDF5_FORTRAN_RUN = """
+cd fortran/testpar
+for n in 1 2 4; do
+  mpiexec -n $n ./parallel_test > $n.log 2>&1 && echo "parallel_test $n passed" || echo "parallel_test $n FAILED"
+  sed -n "s/ *\\(PASSED\\|\\*FAILED\\*\\) *$/ $n \\1/p" $n.log
+done
+"""
+# FFTW has an interface for Fortran, and no tests of it with MPI: fftw.f90 is one.
+FFTW_FORTRAN_BUILD = """
+./configure --enable-mpi --disable-doc CFLAGS=-O0 && make &&
+mpifort -O1 -Iapi -Impi $TESTS/fftw.f90 -o fftw_fortran mpi/.libs/libfftw3_mpi.a .libs/libfftw3.a
 """
 # The programs of test/testcases; an MPI call that fails and a wrong value end in a status other than 0.
 PNETCDF_RUN = """
@@ -122,6 +136,8 @@ PACKAGES = {
         r"^(\S+ ){3}\S+$",
         1e-12,
     ),
+    "fftw_fortran": Package("fftw3", FFTW_FORTRAN_BUILD, "for n in 1 2 4; do mpiexec -n $n ./fftw_fortran || exit 1; done",
+                            r"^fortran ", 0, needs=("gfortran",)),  # fmt: skip
     "hdf5": Package(
         "hdf5",
         "./configure --enable-parallel --disable-static --disable-hl --disable-cxx --disable-fortran --disable-tools "
@@ -131,6 +147,17 @@ PACKAGES = {
         r"^t\w+ \d (passed|FAILED)$",
         0,
         run_seconds=3000,
+    ),
+    "hdf5_fortran": Package(
+        "hdf5",
+        "./configure --enable-parallel --enable-fortran --disable-static --disable-hl --disable-cxx --disable-tools "
+        "--enable-build-mode=production CC=mpicc FC=mpifort CFLAGS='-O1 -w' FCFLAGS='-O1 -w' && make -j $JOBS -C src && "
+        "make -C test libh5test.la && make -C fortran/src && make -C fortran/test libh5test_fortran.la && "
+        "make -C fortran/testpar parallel_test",
+        HDF5_FORTRAN_RUN,
+        r"^parallel_test|PASSED|FAILED",
+        0,
+        needs=("gfortran",),
     ),
     "hypre": Package(
         "hypre",
@@ -257,7 +284,7 @@ def unpack(package, folder):
 
 def shell(command, folder, seconds, log):
     environment = dict(os.environ, PATH=os.path.join(MPI_PREFIX, "bin") + ":" + os.environ["PATH"],
-                       JOBS=str(len(os.sched_getaffinity(0))), LC_ALL="C.UTF-8")  # fmt: skip
+                       JOBS=str(len(os.sched_getaffinity(0))), LC_ALL="C.UTF-8", TESTS=HERE)  # fmt: skip
     with open(log, "w+", encoding="utf-8", errors="replace") as file:
         code = subprocess.run(["sh", "-c", command], cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT,
                               stdin=subprocess.DEVNULL, timeout=seconds).returncode  # fmt: skip
