@@ -142,9 +142,13 @@ coll::NewCommunicator spawn(Communicator& local, int root, Result<std::vector<Pr
   started.assign(answer.started.begin(), answer.started.end());
   if (status.ok()) status = std::move(told);
   if (status.ok() && !answer.problem.empty()) status = Error(Errc::spawn, answer.problem);
-  if (status.ok()) {
+  // The started processes connect whatever has failed here: the root refuses them then.
+  if (status.ok() || watch) {
     made = coll::accept_job(local, root, port ? port->number : 0, [&] { return watch->check(); });
-    if (!made) status = Error(Errc::spawn, made.error().message());
+    if (made)
+      status = {};
+    else if (status.ok())
+      status = Error(Errc::spawn, made.error().message());
   }
   if (port) p2p::close_port(instance, port->number);
   if (!status.ok()) return std::move(status).error();
