@@ -73,6 +73,9 @@ foreach(name weft weft-fortran)
   configure_file(${CMAKE_SOURCE_DIR}/tools/wrappers/${name}.pc.in ${CMAKE_BINARY_DIR}/wrappers/${name}.pc @ONLY)
   install(FILES ${CMAKE_BINARY_DIR}/wrappers/${name}.pc DESTINATION ${root}lib/pkgconfig)
 endforeach()
+foreach(name mpi-c mpi-cxx)  # the names by which packages ask for any MPI
+  install(FILES ${CMAKE_BINARY_DIR}/wrappers/weft.pc DESTINATION ${root}lib/pkgconfig RENAME ${name}.pc)
+endforeach()
 
 # --- the command line ---
 configure_file(${CMAKE_SOURCE_DIR}/cli/weft_mpi/_version.py.in ${CMAKE_BINARY_DIR}/cli/weft_mpi/_version.py @ONLY)

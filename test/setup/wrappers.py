@@ -63,6 +63,8 @@ class Wrappers(unittest.TestCase):
         shutil.copytree(PREFIX, moved, symlinks=True)
         folder = {"PKG_CONFIG_PATH": os.path.join(moved, "lib", "pkgconfig")}
         options = shlex.split(run("pkg-config", "--cflags", "--libs", "weft", **folder)[1])
+        for name in ("mpi-c", "mpi-cxx"):
+            self.assertEqual(shlex.split(run("pkg-config", "--cflags", "--libs", name, **folder)[1]), options)
         program = self.path("program")
         self.assertEqual(run("cc", os.path.join(HERE, "hello.c"), "-o", program, *options), (0, ""))
         self.check_runs(program)
