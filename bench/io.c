@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parallel files: time of collective and independent accesses, of all ranks, in ms, each the median of
 // rounds. Any MPI library.
-// Usage: io [-d host|pinned|cuda] [-m MiB in all] [-r rounds] [-w TEXT] [-v] [--json FILE] PATH
-//   -d: memory of the buffers; -w: only rows whose name contains TEXT; -v: check what is read; --json: also a
-//   file in the format of the other programs, in which the type of a row is its name and "write" or "read"
+// Usage: io [-d KIND[,...]] [-m MiB in all] [-r rounds] [-w TEXT] [-n] [-o] [-v] [--json FILE] PATH
+//   -d: memory of the buffers: host, pinned or cuda; several alternate in each round; -w: only rows whose
+//   name contains TEXT; -n: each round writes a new file; -o: writes only; -v: check what is read; --json:
+//   also a file in the format of the other programs, in which the type of a row is its name and "write" or
+//   "read"
 // Rows: with -d cuda, copies of the block between the GPU and pinned memory; each rank one contiguous block,
 // and half of it in blocks of 64 KiB with gaps in memory; the rows of a matrix of doubles, dealt to the ranks
 // in turn (one rank: every second row), in blocks of 4 KiB, 64 KiB and 1 MiB, collective; blocks of 64 KiB,
@@ -20,14 +22,25 @@
 #include "common/device.h"
 #include "common/report.h"
 
-enum { MAX_ROUNDS = 99, MAX_ROWS = 32, FIELD_BYTES = 160 };
+enum { MAX_ROUNDS = 99, MAX_ROWS = 96, FIELD_BYTES = 160, KINDS = 3 };
 
-static int rank, ranks, rounds = 5, row_count;
+// A kind of memory. `type`: of the driver's allocation.
+struct memory {
+  const char *option, *name, *letter;
+  bool allocated, on_device;
+  enum bench_device_memory type;
+  bool chosen, filled;
+  char* buffer;
+};
+static struct memory memories[KINDS] = {
+    {"host", "host", "H", false, false, BENCH_DEVICE_HOST, false, false, NULL},
+    {"pinned", "pinned host", "P", true, false, BENCH_DEVICE_HOST, false, false, NULL},
+    {"cuda", "GPU", "D", true, true, BENCH_DEVICE_PLAIN, false, false, NULL}};
+
+static int rank, ranks, rounds = 5, row_count, chosen_count;
 static size_t mebibytes = 256;
-static bool check, filled, on_device;
-static enum bench_device_memory kind = BENCH_DEVICE_HOST;
-static bool allocated;
-static char *buffer, *host;
+static bool check, new_files, writes_only;
+static char* host;  // the data of all buffers
 static const char *path, *wanted = "", *json;
 static struct bench_plain_row rows[MAX_ROWS];
 static char fields[MAX_ROWS][FIELD_BYTES];
@@ -48,22 +61,30 @@ static void require(int code, const char* what) {
 
 static char value(size_t at) { return (char)(at * 31 + (at >> 12) + (size_t)rank * 7); }
 
-static void fill(size_t bytes) {
+static void copy_to(const struct memory* memory, size_t bytes) {
   char error[256];
-  for (size_t i = 0; i < bytes; ++i) host[i] = value(i);
-  if (on_device && !bench_device_write(buffer, host, bytes, error, sizeof error)) stop(error);
+  if (memory->on_device && !bench_device_write(memory->buffer, host, bytes, error, sizeof error)) stop(error);
+  if (!memory->on_device && memory->buffer != host) memcpy(memory->buffer, host, bytes);
 }
 
-static void clear(size_t bytes) {
-  char error[256];
+static void fill(struct memory* memory, size_t bytes) {
+  static size_t known;  // bytes of `host` that have their values
+  if (check) known = 0;
+  for (; known < bytes; ++known) host[known] = value(known);
+  copy_to(memory, bytes);
+  memory->filled = true;
+}
+
+static void clear(const struct memory* memory, size_t bytes) {
   memset(host, 0, bytes);
-  if (on_device && !bench_device_write(buffer, host, bytes, error, sizeof error)) stop(error);
+  copy_to(memory, bytes);
 }
 
 // gap: every second block of this many bytes is not compared.
-static void compare(size_t bytes, size_t gap, const char* what) {
+static void compare(const struct memory* memory, size_t bytes, size_t gap, const char* what) {
   char error[256];
-  if (on_device && !bench_device_read(host, buffer, bytes, error, sizeof error)) stop(error);
+  if (memory->on_device && !bench_device_read(host, memory->buffer, bytes, error, sizeof error)) stop(error);
+  if (!memory->on_device && memory->buffer != host) memcpy(host, memory->buffer, bytes);
   for (size_t i = 0; i < bytes; ++i)
     if ((gap == 0 || i / gap % 2 == 0) && host[i] != value(i)) stop(what);
 }
@@ -84,58 +105,90 @@ static double median(double* values, int n) {
   return values[n / 2];
 }
 
-static void add_row(const char* what, const char* direction, double ms, double bytes) {
+static void add_row(const struct memory* memory, const char* what, const char* direction, double ms,
+                    double bytes) {
   if (row_count == MAX_ROWS) stop("too many rows");
   snprintf(fields[row_count], FIELD_BYTES, "\"type\": \"%s, %s\", \"latency_us\": %.3f", what, direction,
            ms * 1e3);
   rows[row_count].size = (size_t)bytes;
-  rows[row_count].kinds = on_device ? "D" : allocated ? "P" : "H";
+  rows[row_count].kinds = memory->letter;
   rows[row_count].fields = fields[row_count];
   ++row_count;
 }
 
-static void print(const char* what, double write, double read, double bytes) {
+// read < 0: not measured.
+static void print(const struct memory* memory, const char* what, double write, double read, double bytes) {
   if (rank != 0) return;
-  add_row(what, "write", write, bytes);
-  add_row(what, "read", read, bytes);
-  printf("%-40s %10.3f %10.3f", what, write, read);
-  if (bytes > 0) printf(" %10.2f %10.2f", bytes / write * 1e-6, bytes / read * 1e-6);
+  add_row(memory, what, "write", write, bytes);
+  if (read >= 0) add_row(memory, what, "read", read, bytes);
+  if (chosen_count > 1) printf("%-11s ", memory->name);
+  printf("%-40s %10.3f", what, write);
+  if (read >= 0) printf(" %10.3f", read);
+  if (bytes > 0) printf(" %10.2f", bytes / write * 1e-6);
+  if (bytes > 0 && read >= 0) printf(" %10.2f", bytes / read * 1e-6);
   printf("\n");
   fflush(stdout);
 }
 
-// Writes and reads `count` elements of `memory` at the beginning of the view. The buffer has `bytes` bytes.
-static void measure_view(const char* what, size_t bytes, MPI_Offset start, MPI_Datatype view, int count,
-                         MPI_Datatype memory, size_t gap, bool collective) {
-  if (strstr(what, wanted) == NULL) return;
-  double writes[MAX_ROUNDS], reads[MAX_ROUNDS];
-  for (int round = 0; round < rounds; ++round) {
-    MPI_File file;
-    if (check || !filled) fill(bytes);  // what is read is what was written
-    filled = true;
-    require(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file),
-            "open");
-    require(MPI_File_set_view(file, start, MPI_BYTE, view, "native", MPI_INFO_NULL), "set_view");
-    MPI_Barrier(MPI_COMM_WORLD);
-    double begin = MPI_Wtime();
-    require(collective ? MPI_File_write_at_all(file, 0, buffer, count, memory, MPI_STATUS_IGNORE)
-                       : MPI_File_write_at(file, 0, buffer, count, memory, MPI_STATUS_IGNORE),
-            "write");
-    writes[round] = slowest(MPI_Wtime() - begin);
-    if (check) clear(bytes);
+static void remove_file(void) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) MPI_File_delete(path, MPI_INFO_NULL);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// Access of a row: `count` elements of `type` at the beginning of the view. The buffers have `bytes`
+// bytes.
+struct access {
+  const char* what;
+  size_t bytes;
+  MPI_Offset start;
+  MPI_Datatype view;
+  int count;
+  MPI_Datatype type;
+  size_t gap;
+  bool collective;
+};
+
+static void measure_round(const struct access* a, struct memory* memory, double* write, double* read) {
+  MPI_File file;
+  if (check || !memory->filled) fill(memory, a->bytes);  // what is read is what was written
+  require(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file), "open");
+  require(MPI_File_set_view(file, a->start, MPI_BYTE, a->view, "native", MPI_INFO_NULL), "set_view");
+  MPI_Barrier(MPI_COMM_WORLD);
+  double begin = MPI_Wtime();
+  require(a->collective ? MPI_File_write_at_all(file, 0, memory->buffer, a->count, a->type, MPI_STATUS_IGNORE)
+                        : MPI_File_write_at(file, 0, memory->buffer, a->count, a->type, MPI_STATUS_IGNORE),
+          "write");
+  *write = slowest(MPI_Wtime() - begin);
+  *read = -1;
+  if (!writes_only) {
+    if (check) clear(memory, a->bytes);
     MPI_Barrier(MPI_COMM_WORLD);
     begin = MPI_Wtime();
-    require(collective ? MPI_File_read_at_all(file, 0, buffer, count, memory, MPI_STATUS_IGNORE)
-                       : MPI_File_read_at(file, 0, buffer, count, memory, MPI_STATUS_IGNORE),
+    require(a->collective
+                ? MPI_File_read_at_all(file, 0, memory->buffer, a->count, a->type, MPI_STATUS_IGNORE)
+                : MPI_File_read_at(file, 0, memory->buffer, a->count, a->type, MPI_STATUS_IGNORE),
             "read");
-    reads[round] = slowest(MPI_Wtime() - begin);
-    if (check) compare(bytes, gap, what);
-    require(MPI_File_close(&file), "close");
+    *read = slowest(MPI_Wtime() - begin);
+    if (check) compare(memory, a->bytes, a->gap, a->what);
   }
-  if (rank == 0) MPI_File_delete(path, MPI_INFO_NULL);
+  require(MPI_File_close(&file), "close");
+  if (new_files) remove_file();
+}
+
+static void measure_access(const struct access* a) {
+  if (strstr(a->what, wanted) == NULL) return;
+  double writes[KINDS][MAX_ROUNDS], reads[KINDS][MAX_ROUNDS];
+  for (int round = 0; round < rounds; ++round)
+    for (int i = 0; i < KINDS; ++i)
+      if (memories[i].chosen) measure_round(a, &memories[i], &writes[i][round], &reads[i][round]);
+  if (!new_files) remove_file();
   int size = 0;
-  MPI_Type_size(memory, &size);
-  print(what, median(writes, rounds), median(reads, rounds), (double)size * count * ranks);
+  MPI_Type_size(a->type, &size);
+  for (int i = 0; i < KINDS; ++i)
+    if (memories[i].chosen)
+      print(&memories[i], a->what, median(writes[i], rounds), median(reads[i], rounds),
+            (double)size * a->count * ranks);
 }
 
 // Blocks of `block` bytes, dealt to the ranks in turn (one rank: every second block); block 0: each rank one
@@ -148,7 +201,8 @@ static void measure(const char* what, size_t bytes, size_t block, bool collectiv
     MPI_Type_commit(&view);
     start = (MPI_Offset)block * rank;
   }
-  measure_view(what, bytes, start, view, (int)(bytes / sizeof(double)), MPI_DOUBLE, 0, collective);
+  const int count = (int)(bytes / sizeof(double));
+  measure_access(&(struct access){what, bytes, start, view, count, MPI_DOUBLE, 0, collective});
   if (block != 0) MPI_Type_free(&view);
 }
 
@@ -158,12 +212,13 @@ static void measure_memory(const char* what, size_t bytes) {
   MPI_Datatype memory;
   MPI_Type_vector((int)(bytes / BLOCK / 2), BLOCK, 2 * BLOCK, MPI_BYTE, &memory);
   MPI_Type_commit(&memory);
-  measure_view(what, bytes, (MPI_Offset)bytes / 2 * rank, MPI_BYTE, 1, memory, BLOCK, false);
+  const MPI_Offset start = (MPI_Offset)bytes / 2 * rank;
+  measure_access(&(struct access){what, bytes, start, MPI_BYTE, 1, memory, BLOCK, false});
   MPI_Type_free(&memory);
 }
 
 // Plain copies of `bytes` bytes from the GPU to pinned memory (write) and back (read), for comparison.
-static void measure_copy(size_t bytes) {
+static void measure_copy(const struct memory* memory, size_t bytes) {
   enum { CHUNK = 64 << 20 };
   char error[256];
   double writes[MAX_ROUNDS], reads[MAX_ROUNDS];
@@ -175,14 +230,14 @@ static void measure_copy(size_t bytes) {
     const double begin = MPI_Wtime();
     for (size_t at = 0; at < bytes; at += CHUNK) {
       const size_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
-      if (!(write ? bench_device_read(pinned, buffer + at, n, error, sizeof error)
-                  : bench_device_write(buffer + at, pinned, n, error, sizeof error)))
+      if (!(write ? bench_device_read(pinned, memory->buffer + at, n, error, sizeof error)
+                  : bench_device_write(memory->buffer + at, pinned, n, error, sizeof error)))
         stop(error);
     }
     (write ? writes : reads)[round % rounds] = slowest(MPI_Wtime() - begin);
   }
   bench_device_free(BENCH_DEVICE_HOST, pinned);
-  print("plain copy from and to the GPU", median(writes, rounds), median(reads, rounds),
+  print(memory, "plain copy from and to the GPU", median(writes, rounds), median(reads, rounds),
         (double)bytes * ranks);
 }
 
@@ -207,31 +262,76 @@ static void measure_open(void) {
     opens[round] = slowest(open / TIMES);
     closes[round] = slowest(close / TIMES);
   }
-  if (rank == 0) MPI_File_delete(path, MPI_INFO_NULL);
-  print(what, median(opens, rounds), median(closes, rounds), 0);
+  remove_file();
+  const struct memory* first = memories;
+  while (!first->chosen) ++first;
+  print(first, what, median(opens, rounds), median(closes, rounds), 0);
+}
+
+static bool choose(const char* kinds) {
+  for (const char* at = kinds;; ++at) {
+    const size_t n = strcspn(at, ",");
+    int i = 0;
+    while (i < KINDS && (strlen(memories[i].option) != n || strncmp(memories[i].option, at, n) != 0)) ++i;
+    if (i == KINDS) return false;
+    memories[i].chosen = true;
+    at += n;
+    if (*at == 0) return true;
+  }
 }
 
 static void parse(int argc, char** argv) {
   static const struct option names[] = {{"json", required_argument, NULL, 'j'}, {NULL, 0, NULL, 0}};
-  for (int c; (c = getopt_long(argc, argv, "d:m:r:w:vj:", names, NULL)) != -1;) {
-    if (c == 'd' && strcmp(optarg, "pinned") == 0) allocated = true;
-    if (c == 'd' && strcmp(optarg, "cuda") == 0) allocated = on_device = true, kind = BENCH_DEVICE_PLAIN;
+  bool valid = true, any = false;
+  for (int c; (c = getopt_long(argc, argv, "d:m:r:w:novj:", names, NULL)) != -1;) {
+    if (c == 'd') any = true, valid &= choose(optarg);
     if (c == 'm') mebibytes = (size_t)atol(optarg);
     if (c == 'r') rounds = atoi(optarg);
     if (c == 'w') wanted = optarg;
+    if (c == 'n') new_files = true;
+    if (c == 'o') writes_only = true;
     if (c == 'v') check = true;
     if (c == 'j') json = optarg;
-    if (c == '?') rounds = 0;
+    if (c == '?') valid = false;
   }
-  if (rounds < 1 || rounds > MAX_ROUNDS || optind + 1 != argc) {
+  if (!valid || rounds < 1 || rounds > MAX_ROUNDS || optind + 1 != argc) {
     if (rank == 0)
       fprintf(stderr,
-              "usage: io [-d host|pinned|cuda] [-m MiB in all] [-r rounds] [-w TEXT] [-v]"
+              "usage: io [-d host|pinned|cuda[,...]] [-m MiB in all] [-r rounds] [-w TEXT] [-n] [-o] [-v]"
               " [--json FILE] PATH\n");
     MPI_Finalize();
     exit(2);
   }
+  if (!any) memories[0].chosen = true;
+  for (int i = 0; i < KINDS; ++i) chosen_count += memories[i].chosen;
   path = argv[optind];
+}
+
+static void allocate(size_t bytes) {
+  char error[256];
+  host = malloc(bytes);
+  if (host == NULL) stop("not enough memory");
+  for (int i = 0; i < KINDS; ++i) {
+    if (!memories[i].chosen) continue;
+    memories[i].buffer =
+        memories[i].allocated ? bench_device_allocate(memories[i].type, bytes, error, sizeof error) : host;
+    if (memories[i].buffer == NULL) stop(error);
+  }
+}
+
+static void release(void) {
+  for (int i = 0; i < KINDS; ++i)
+    if (memories[i].chosen && memories[i].allocated) bench_device_free(memories[i].type, memories[i].buffer);
+  free(host);
+}
+
+static void print_head(size_t bytes) {
+  if (rank != 0) return;
+  printf("# Parallel files, %d ranks, %zu MiB of each rank, ", ranks, bytes);
+  for (int i = 0, n = 0; i < KINDS; ++i)
+    if (memories[i].chosen) printf("%s%s", n++ == 0 ? "" : ", ", memories[i].name);
+  printf(" memory%s\n# %-*s %10s %10s %10s %10s\n", new_files ? ", new files" : "",
+         chosen_count > 1 ? 50 : 38, "", "write ms", "read ms", "GB/s", "GB/s");
 }
 
 int main(int argc, char** argv) {
@@ -239,33 +339,22 @@ int main(int argc, char** argv) {
   struct bench_device_info info;
   char error[256];
   for (int i = 1; i < argc; ++i)  // some MPI libraries need a context in MPI_Init
-    if (strcmp(argv[i], "cuda") == 0 || strcmp(argv[i], "pinned") == 0)
+    if (strstr(argv[i], "cuda") != NULL || strstr(argv[i], "pinned") != NULL) {
       if (!bench_device_open(bench_local_rank() < 0 ? 0 : bench_local_rank(), &info, error, sizeof error)) {
         fprintf(stderr, "io: %s\n", error);
         return 3;
       }
+      break;
+    }
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   parse(argc, argv);
   size_t bytes = mebibytes * mebibyte / (size_t)ranks / mebibyte * mebibyte;
   if (bytes == 0) bytes = mebibyte;
-  const size_t capacity = bytes > records * record ? bytes : records * record;
-  host = malloc(capacity);
-  buffer = allocated ? bench_device_allocate(kind, capacity, error, sizeof error) : host;
-  if (buffer == NULL || host == NULL) stop(allocated ? error : "not enough memory");
-  if (allocated && !on_device) {
-    free(host);
-    host = buffer;
-  }
-  if (rank == 0)
-    printf("# Parallel files, %d ranks, %zu MiB of each rank, %s memory\n# %-38s %10s %10s %10s %10s\n",
-           ranks, bytes / mebibyte,
-           on_device   ? "GPU"
-           : allocated ? "pinned host"
-                       : "host",
-           "", "write ms", "read ms", "GB/s", "GB/s");
-  if (on_device) measure_copy(bytes);
+  allocate(bytes > records * record ? bytes : records * record);
+  print_head(bytes / mebibyte);
+  if (memories[KINDS - 1].chosen) measure_copy(&memories[KINDS - 1], bytes);
   measure("contiguous, independent", bytes, 0, false);
   measure_memory("half of it, 64 KiB blocks of memory", bytes);
   measure("contiguous, collective", bytes, 0, true);
@@ -277,8 +366,7 @@ int main(int argc, char** argv) {
   measure("100000 records of 100 B, independent", records * record, record, false);
   measure_open();
   const bool good = !json || rank != 0 || bench_report_plain(json, "io", ranks, rows, row_count);
-  if (allocated) bench_device_free(kind, buffer);
-  if (host != buffer || !allocated) free(host);
+  release();
   MPI_Finalize();
   return good ? 0 : 1;
 }
