@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstring>
 
 #include "base/config.hpp"
@@ -15,6 +16,8 @@ config::Choice mode("io.cufile", 0, {"auto", "on", "off"},
                     "File accesses of GPU memory through cuFile (GPUDirect Storage): auto (if installed and "
                     "working), on (reports a slow path if not working), off.");
 config::Path library_path("io.cufile_library", "libcufile.so.0", "Name or path of the cuFile library.");
+
+std::atomic<bool> absent{false};
 
 template <class F>
 bool find(void* handle, const char* name, F& function) {
@@ -51,8 +54,11 @@ Library open_library() {
 
 const Library& library() {
   static const Library& opened = *new Library(open_library());
+  absent.store(!opened.why_not.empty(), std::memory_order_relaxed);
   return opened;
 }
+
+bool known_absent() { return absent.load(std::memory_order_relaxed); }
 
 bool disabled() { return mode.is("off"); }
 bool required() { return mode.is("on"); }

@@ -44,6 +44,8 @@ struct Library {
 
 /// Opens the library on first use. Never unloaded, since cuFile runs threads.
 [[nodiscard]] const Library& library();
+/// Whether the library has been opened and cannot be used. Opens nothing.
+[[nodiscard]] bool known_absent();
 /// The setting io.cufile.
 [[nodiscard]] bool disabled();
 [[nodiscard]] bool required();

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "coll/schedule/call.hpp"
+#include "io/backend/cufile_library.hpp"
 
 namespace weft::io {
 namespace {
@@ -61,6 +62,10 @@ Range direct_part(const IndependentAccess& access) {
   if (least == 0 || access.bytes < least || !access.view->ordered(access.stream, access.bytes) ||
       !access.memory.type->contiguous() || access.target.atomic.load(std::memory_order_relaxed))
     return {};
+  if (cufile::known_absent()) {
+    GpuFile::refuse(cufile::library().why_not);
+    return {};
+  }
   Range part{0, access.bytes};
   if (access.view->adjacent(access.stream, access.bytes))
     part = aligned_part(access);

@@ -61,9 +61,31 @@ struct Half {
   }
 };
 
-/// Leases pinned memory for the halves, or allocates pageable memory. Returns the size of each. In atomic
-/// mode one lock must cover the access, so it has one half of one part.
-int64_t prepare(const IndependentAccess& access, Half (&halves)[2]) {
+/// The steps of an access, each in one half.
+struct Steps {
+  int64_t bytes, size;
+  int64_t first = size;  ///< of the first step
+  /// Step i begins here and ends where the next one begins.
+  [[nodiscard]] int64_t begin(int64_t i) const {
+    return i == 0 ? 0 : std::min(bytes, first + (i - 1) * size);
+  }
+  [[nodiscard]] int64_t count() const { return first >= bytes ? 1 : 1 + (bytes - first + size - 1) / size; }
+};
+
+/// All steps but the first one begin at multiples of a part in the file, so that no page and no aligned run
+/// of the view is cut into two writes.
+Steps aligned_steps(const IndependentAccess& access, int64_t parts, int64_t part_bytes) {
+  Steps steps{access.bytes, parts * part_bytes};
+  if (steps.size >= access.bytes) return steps;
+  const View& view = *access.view;
+  const bool adjacent = view.adjacent(access.stream, access.bytes);
+  steps.first -= (adjacent ? view.position(access.stream) : access.stream) % part_bytes;
+  return steps;
+}
+
+/// Leases pinned memory for the halves, or allocates pageable memory. In atomic mode one lock must cover the
+/// access, so it has one step of one part.
+Steps prepare(const IndependentAccess& access, Half (&halves)[2]) {
   int64_t size = access.bytes;
   if (!access.target.atomic.load(std::memory_order_relaxed)) {
     const device::Memory near = device::classify(first_byte(access.memory));
@@ -82,14 +104,14 @@ int64_t prepare(const IndependentAccess& access, Half (&halves)[2]) {
       if (leased + 2 * part > static_cast<int64_t>(size_t{staging})) break;
     }
     if (const auto parts = static_cast<int64_t>(halves[0].pinned.size()); parts != 0)
-      return parts * halves[0].part_bytes;
+      return aligned_steps(access, parts, halves[0].part_bytes);
     size = std::min(size, kPageableBytes);
   }
   for (Half& half : halves) {
     half.pageable.reset(new std::byte[static_cast<size_t>(size)]);
     half.part_bytes = size;
   }
-  return size;
+  return aligned_steps(access, 1, size);
 }
 
 /// Starts copies of the first `n` bytes of a half from (write) or to the program's memory: all parts at once,
@@ -146,17 +168,17 @@ void submit(Operation& operation, const IndependentAccess& access, Half& half, b
 /// two threads would wait for each other at the lock of the file.
 Task write_staged(Operation& operation, const IndependentAccess& access, int64_t& total) {
   Half halves[2];
-  const int64_t size = prepare(access, halves);
+  const Steps steps = prepare(access, halves);
   const bool parallel = may_write_present(access.target, *access.view, access.stream, access.bytes);
   Status outcome;
-  for (int64_t at = 0, i = 0; at < access.bytes && outcome.ok(); at += size, ++i) {
+  for (int64_t i = 0; i < steps.count() && outcome.ok(); ++i) {
     Half& half = halves[i % 2];
     if (parallel) {
       Task finish = finish_job(operation, half.job);
       outcome = co_await finish;
     }
-    half.offset = at;
-    half.bytes = std::min(size, access.bytes - at);
+    half.offset = steps.begin(i);
+    half.bytes = steps.begin(i + 1) - half.offset;
     Status copied = start_copy(access, half, half.bytes);
     if (!parallel) {
       Task finish = finish_job(operation, halves[(i + 1) % 2].job);
@@ -178,16 +200,16 @@ Task write_staged(Operation& operation, const IndependentAccess& access, int64_t
 /// Two jobs read at the same time; one half is copied while the other is read.
 Task read_staged(Operation& operation, const IndependentAccess& access, int64_t& total) {
   Half halves[2];
-  const int64_t size = prepare(access, halves);
+  const Steps steps = prepare(access, halves);
   Status outcome;
   bool ended = false;  // by an error or at the end of the file
-  const int64_t count = (access.bytes + size - 1) / size;
+  const int64_t count = steps.count();
   // Step i is begun while step i - 1 is in flight.
   for (int64_t i = 0; i <= count; ++i) {
     Half& half = halves[i % 2];
     if (i < count && !ended) {
-      half.offset = i * size;
-      half.bytes = std::min(size, access.bytes - half.offset);
+      half.offset = steps.begin(i);
+      half.bytes = steps.begin(i + 1) - half.offset;
       submit(operation, access, half, true);
     }
     if (i == 0) continue;
