@@ -5,6 +5,7 @@
 #include "check.h"
 
 static int rank, size;
+static const char* program;
 
 static int text_has(int code, const char* part) {
   char text[MPI_MAX_ERROR_STRING];
@@ -30,6 +31,8 @@ static void open_errors(const char* path) {
                       MPI_INFO_NULL, &file),
         MPI_ERR_AMODE);
   FAILS(MPI_File_open(MPI_COMM_WORLD, "/tmp", MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
+  // A program that runs cannot be written.
+  FAILS(MPI_File_open(MPI_COMM_WORLD, program, MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_FILE_IN_USE);
   FAILS(MPI_File_delete(path, MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);
   MPI_Barrier(MPI_COMM_WORLD);
   if (size > 1) {
@@ -149,6 +152,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
+  program = argv[0];
   const char* path = make_path("errors");
   open_errors(path);
   view_errors(path);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Preload library: faults of system calls on files. TEST_SHORT: largest number of bytes that a pread, pwrite,
 // preadv2 or pwritev2 moves. TEST_INTERRUPT: every Nth of these calls fails with EINTR. TEST_FULL: file
-// offset in bytes from which writes and allocations fail with ENOSPC. TEST_BAD: file offset from which reads
-// fail with EIO. TEST_UNMAPPED=allocate|populate: files cannot be mapped, for want of fallocate or of pages.
+// offset in bytes from which writes and allocations fail with ENOSPC; TEST_QUOTA: with EDQUOT. TEST_BAD: file
+// offset from which reads fail with EIO. TEST_UNMAPPED=allocate|populate: files cannot be mapped, for want of
+// fallocate or of pages.
 // TEST_NFS: all files are on NFS; test_locks(): how often the process has waited for a lock of a file.
 // TEST_LUSTRE: all files are on Lustre; the layout of a new file is kept in an extended attribute.
 #define _GNU_SOURCE
@@ -52,7 +53,9 @@ EXPORT ssize_t preadv2(int fd, const struct iovec* parts, int count, off_t offse
 }
 
 EXPORT ssize_t pwritev2(int fd, const struct iovec* parts, int count, off_t offset, int flags) {
-  return call((Vectored*)dlsym(RTLD_NEXT, "pwritev2"), parts, fd, count, offset, flags, "TEST_FULL", ENOSPC);
+  const int quota = getenv("TEST_QUOTA") != NULL;
+  return call((Vectored*)dlsym(RTLD_NEXT, "pwritev2"), parts, fd, count, offset, flags,
+              quota ? "TEST_QUOTA" : "TEST_FULL", quota ? EDQUOT : ENOSPC);
 }
 
 static int unmapped(const char* how) {
@@ -61,9 +64,9 @@ static int unmapped(const char* how) {
 }
 
 EXPORT int fallocate(int fd, int mode, off_t offset, off_t bytes) {
-  const long end = setting("TEST_FULL");
+  const long quota = setting("TEST_QUOTA"), end = quota != 0 ? quota : setting("TEST_FULL");
   if (unmapped("allocate") || (end != 0 && offset + bytes > end)) {
-    errno = end != 0 ? ENOSPC : EOPNOTSUPP;
+    errno = quota != 0 ? EDQUOT : end != 0 ? ENOSPC : EOPNOTSUPP;
     return -1;
   }
   return ((int (*)(int, int, off_t, off_t))dlsym(RTLD_NEXT, "fallocate"))(fd, mode, offset, bytes);

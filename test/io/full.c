@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A full file system and unreadable blocks, injected by faults.c from the file offset of the argument on:
-// errors have their class on all ranks of a collective call, and no rank hangs.
+// A full file system, an exceeded quota and unreadable blocks, injected by faults.c from the file offset of
+// the argument on: errors have their class on all ranks of a collective call, and no rank hangs.
 #include "check.h"
 
 enum { kInts = 4096 };
@@ -30,7 +30,9 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   CHECK(argc == 2);
   const MPI_Offset limit = atol(argv[1]);
-  const int reading = getenv("TEST_BAD") != NULL, class = reading ? MPI_ERR_IO : MPI_ERR_NO_SPACE;
+  const int reading = getenv("TEST_BAD") != NULL;
+  const int full = getenv("TEST_QUOTA") != NULL ? MPI_ERR_QUOTA : MPI_ERR_NO_SPACE;
+  const int class = reading ? MPI_ERR_IO : full;
   const char* path = make_path("full");
   static int data[kInts];
   MPI_File file;
