@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Client side of the NVTX injection protocol (interface of nvtx3): the profiler's library receives tables of
-// function pointers and fills in the calls that it traces.
+// function pointers and fills in the calls that it traces. Payloads of several fields are an extension of it.
 #include "base/nvtx.hpp"
 
 #include <dlfcn.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 
 #include "base/config.hpp"
@@ -33,7 +35,8 @@ constexpr unsigned kDomainMarkEx = 1, kDomainRangePushEx = 4, kDomainRangePop = 
 using Pointer = void (*)();
 using Domain = void*;
 
-constexpr int32_t kPayloadUnsigned64 = 1;  // NVTX_PAYLOAD_TYPE_UNSIGNED_INT64
+constexpr int32_t kPayloadUnsigned64 = 1;                            // NVTX_PAYLOAD_TYPE_UNSIGNED_INT64
+constexpr auto kPayloadExtended = static_cast<int32_t>(0xDFBD0009);  // NVTX_PAYLOAD_TYPE_EXT
 
 /// nvtxEventAttributes_t
 struct Attributes {
@@ -41,7 +44,8 @@ struct Attributes {
   uint32_t category = 0;
   int32_t color_type = 0;
   uint32_t color = 0;
-  int32_t payload_type = 0, reserved = 0;
+  int32_t payload_type = 0;
+  int32_t extended_payloads = 0;  // their number, with kPayloadExtended
   uint64_t payload = 0;
   int32_t message_type = 1;  // ASCII string
   const char* message = nullptr;
@@ -50,6 +54,7 @@ static_assert(sizeof(Attributes) == 48);
 
 Pointer calls[2][kCalls + 1];  // functions of the profiler, by module
 Pointer* tables[2][kCalls + 1];
+void* library = nullptr;  // of the profiler, never unloaded
 Domain domain = nullptr;
 bool attached = false;
 
@@ -89,11 +94,122 @@ Error no_profiler(const std::string& why) {
                                       "under a profiler that traces NVTX");
 }
 
-/// Loads the profiler's library, never unloads it, and lets it fill in the tables.
+// The payload extension (nvToolsExtPayload.h).
+constexpr uint16_t kPayloadModule = 2, kPayloadCompatibility = 0x0103;
+constexpr uint64_t kInt32 = 15, kUnsigned64 = 18;  // NVTX_PAYLOAD_ENTRY_TYPE_*
+constexpr unsigned kRegisterSchema = 0, kPayloadCalls = 2;
+
+struct ModuleSegment {
+  size_t id, calls;
+  intptr_t* slots;
+};
+struct ModuleInfo {
+  uint16_t version = kVersion, size = sizeof(ModuleInfo);
+  uint16_t module = kPayloadModule, compatibility = kPayloadCompatibility;
+  size_t segment_count = 1;
+  ModuleSegment* segments;
+  intptr_t (*get_export)(uint32_t) = nullptr;
+  const void* type_info;
+};
+struct SchemaEntry {
+  uint64_t flags, type;
+  const char *name, *description;
+  uint64_t array_length, offset;
+  const void *semantics = nullptr, *reserved = nullptr;
+};
+struct Schema {
+  uint64_t valid_fields;
+  const char* name;
+  uint64_t type, flags;
+  const SchemaEntry* entries;
+  size_t entry_count, size, pack_alignment;
+  uint64_t id;
+};
+struct PayloadData {
+  uint64_t schema;
+  size_t size;
+  const void* data;
+};
+
+uint64_t schema = 0;  // of Payload; 0: the profiler does not support the extension
+
+/// Sizes and alignments of the types of entries, in the order of their numbers. The first is that of the
+/// table.
+struct TypeInfo {
+  uint16_t size, alignment;
+};
+template <class T>
+constexpr TypeInfo info_of = {sizeof(T), alignof(T)};
+constexpr TypeInfo kTypeInfo[] = {
+    {28, sizeof(TypeInfo)},
+    info_of<char>,
+    info_of<unsigned char>,
+    info_of<short>,
+    info_of<unsigned short>,
+    info_of<int>,
+    info_of<unsigned>,
+    info_of<long>,
+    info_of<unsigned long>,
+    info_of<long long>,
+    info_of<unsigned long long>,
+    info_of<int8_t>,
+    info_of<uint8_t>,
+    info_of<int16_t>,
+    info_of<uint16_t>,
+    info_of<int32_t>,
+    info_of<uint32_t>,
+    info_of<int64_t>,
+    info_of<uint64_t>,
+    info_of<float>,
+    info_of<double>,
+    info_of<long double>,
+    info_of<size_t>,
+    info_of<void*>,
+    info_of<wchar_t>,
+    info_of<char8_t>,
+    info_of<char16_t>,
+    info_of<char32_t>,
+};
+static_assert(std::size(kTypeInfo) == 28);
+
+/// Declares the layout of Payload to the profiler.
+void register_schema() {
+  using Initialise = int (*)(ModuleInfo*);
+  auto initialise = reinterpret_cast<Initialise>(::dlsym(library, "InitializeInjectionNvtxExtension"));
+  if (initialise == nullptr) return;
+  static intptr_t slots[kPayloadCalls];
+  static ModuleSegment segment{0, kPayloadCalls, slots};
+  static ModuleInfo module{.segments = &segment, .type_info = kTypeInfo};
+  constexpr intptr_t kDisabled = -1;
+  if (initialise(&module) == 0 || slots[kRegisterSchema] == 0 || slots[kRegisterSchema] == kDisabled) return;
+  static const SchemaEntry entries[] = {
+      {0, kUnsigned64, "bytes", "Size of the message or collective in bytes", 0, offsetof(Payload, bytes)},
+      {0, kInt32, "peer", "Rank in the communicator; -1: none", 0, offsetof(Payload, peer)},
+      {0, kInt32, "tag", "Tag; -1: none", 0, offsetof(Payload, tag)},
+      {0, kUnsigned64, "communicator", "Number of the communicator; 1: MPI_COMM_WORLD", 0,
+       offsetof(Payload, communicator)},
+  };
+  constexpr uint64_t kName = 1 << 1, kType = 1 << 2, kEntries = 1 << 4, kEntryCount = 1 << 5, kSize = 1 << 6;
+  constexpr uint64_t kStatic = 1;
+  static const Schema layout{kName | kType | kEntries | kEntryCount | kSize,
+                             "MPI",
+                             kStatic,
+                             0,
+                             entries,
+                             std::size(entries),
+                             sizeof(Payload),
+                             0,
+                             0};
+  using Register = uint64_t (*)(Domain, const Schema*);
+  const uint64_t id = reinterpret_cast<Register>(slots[kRegisterSchema])(domain, &layout);
+  if (id != UINT64_MAX) schema = id;
+}
+
+/// Loads the profiler's library and lets it fill in the tables.
 Status attach() {
   const char* path = ::secure_getenv("NVTX_INJECTION64_PATH");
   if (path == nullptr || *path == '\0') return no_profiler("NVTX_INJECTION64_PATH is not set");
-  void* library = secure::open_library(path, RTLD_LAZY);
+  library = secure::open_library(path, RTLD_LAZY);
   if (library == nullptr) return no_profiler(secure::open_error());
   using Initialise = int (*)(const void* (*)(uint32_t));
   auto initialise = reinterpret_cast<Initialise>(::dlsym(library, "InitializeInjectionNvtx2"));
@@ -125,12 +241,19 @@ void pop() {
     call<int (*)()>(0, kRangePop)();
 }
 
-void mark(const char* text, uint64_t bytes) {
+void mark(const char* text, const Payload& payload) {
   if (domain == nullptr || calls[1][kDomainMarkEx] == nullptr) return;
+  const PayloadData extended{schema, sizeof payload, &payload};
   Attributes attributes;
   attributes.message = text;
-  attributes.payload_type = kPayloadUnsigned64;
-  attributes.payload = bytes;
+  if (schema != 0) {
+    attributes.payload_type = kPayloadExtended;
+    attributes.extended_payloads = 1;
+    attributes.payload = reinterpret_cast<uintptr_t>(&extended);
+  } else {
+    attributes.payload_type = kPayloadUnsigned64;
+    attributes.payload = payload.bytes;
+  }
   call<void (*)(Domain, const Attributes*)>(1, kDomainMarkEx)(domain, &attributes);
 }
 
@@ -145,7 +268,9 @@ Status open() {
   }
   const bool domains = calls[1][kDomainCreateA] != nullptr && calls[1][kDomainRangePushEx] != nullptr &&
                        calls[1][kDomainRangePop] != nullptr;
+  // Nsight Systems drops the domain "MPI" unless its own wrappers of MPI are in use.
   if (domains) domain = call<Domain (*)(const char*)>(1, kDomainCreateA)("Weft");
+  if (domain != nullptr) register_schema();
   attached = domain != nullptr || (calls[0][kRangePushA] != nullptr && calls[0][kRangePop] != nullptr);
   return {};
 }

@@ -15,7 +15,14 @@ namespace weft::nvtx {
 // If enabled:
 void push(const char* name);
 void pop();
-/// A mark with a payload, in profilers that support domains.
-void mark(const char* text, uint64_t bytes);
+/// Payload of a mark; its layout is declared to the profiler (nvtx.cpp).
+struct Payload {
+  uint64_t bytes;
+  int32_t peer, tag;
+  uint64_t communicator;
+};
+/// A mark with a payload, in profilers that support domains: all fields if the profiler supports the payload
+/// extension, else the bytes.
+void mark(const char* text, const Payload& payload);
 
 }  // namespace weft::nvtx

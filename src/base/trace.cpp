@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "base/trace.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "base/clock.hpp"
@@ -29,7 +30,8 @@ void annotate(const Details& details) {
   if (details.peer >= 0) text += "peer " + std::to_string(details.peer) + ", ";
   if (details.tag >= 0) text += "tag " + std::to_string(details.tag) + ", ";
   text += "communicator " + std::to_string(details.communicator);
-  nvtx::mark(text.c_str(), details.bytes);
+  nvtx::mark(text.c_str(),
+             {details.bytes, std::max(details.peer, -1), std::max(details.tag, -1), details.communicator});
 }
 
 void record_copy(const char* stream, uint64_t since, uint64_t bytes) {
