@@ -16,6 +16,9 @@ counters::Counter malformed_messages("p2p.malformed_messages", counters::Unit::e
                                      "Messages dropped because their size, layout or content is invalid, or "
                                      "their request does not await them");
 
+counters::Counter unexpected_matches("p2p.unexpected_matches", counters::Unit::events,
+                                     "Receives whose message had arrived before");
+
 std::vector<const char*> channels() { return {"user", "collective", "partitioned"}; }
 std::vector<const char*> orders() { return {"receive_first", "message_first"}; }
 
@@ -58,6 +61,7 @@ void Engine::progress_while_posting() {
 
 void Engine::receive_message(Transfer& t, UnexpectedMessage& message) {
   const uint32_t source = message.peer;
+  unexpected_matches.add();
   matched(t, source, message.completion.source, message.completion.tag, message.completion.bytes);
   Header arrived{message.type};
   arrived.context = message.key().context;
@@ -137,7 +141,9 @@ inline void Engine::on_eager(uint32_t source, const Header& header, const std::b
   const std::byte* payload = message + (sync ? sizeof(EagerSync) : sizeof(Header));
   const core::RequestId sender =
       sync ? reinterpret_cast<const EagerSync*>(message)->sender : core::kNoRequest;
-  ++peers_[source].arrived;
+  Peer& peer = peers_[source];
+  ++peer.arrived;
+  peer.arrived_bytes += header.length;
   Transfer* const receiver = match_posted({header.context, header.source, header.tag});
   if (receiver == nullptr) {
     // Its sender did not know of the revocation. A message that awaits an answer is cancelled by its sender.
@@ -158,7 +164,9 @@ inline void Engine::on_eager(uint32_t source, const Header& header, const std::b
 void Engine::on_rts(uint32_t source, const ReadyToSend& rts, size_t size) {
   if ((rts.flags & ReadyToSend::kRegion) != 0) [[unlikely]]
     regions().add(source, rts);
-  ++peers_[source].arrived;
+  Peer& peer = peers_[source];
+  ++peer.arrived;
+  peer.arrived_bytes += rts.bytes;
   if (Transfer* const receiver = match_posted({rts.context, rts.source, rts.tag})) {
     Transfer& t = *receiver;
     matched(t, source, rts.source, rts.tag, rts.bytes);

@@ -160,6 +160,13 @@ void Engine::init_peer(void* engine, uint32_t id, Peer& peer) {
   peer.transport = peer.remote ? static_cast<transport::Transport*>(self.network_.get()) : self.shm_.get();
 }
 
+/// The index belongs to another process now.
+void Engine::renew_peer(uint32_t id) {
+  const Peer& peer = peers_[id];
+  forgotten_[static_cast<int>(distance_of(id, peer))] += traffic_with(peer);
+  peers_.renew(id);
+}
+
 // While shared memory progresses, the network is polled only once in kRoundsPerNetworkPoll rounds.
 bool Engine::poll_network(bool shm_progressed) {
   if (shm_progressed && ++network_rounds_ % kRoundsPerNetworkPoll != 0) return false;

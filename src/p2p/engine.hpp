@@ -21,6 +21,7 @@
 #include "p2p/peer.hpp"
 #include "p2p/protocol/choice.hpp"
 #include "p2p/sparse.hpp"
+#include "p2p/traffic.hpp"
 #include "transport/network.hpp"
 #include "transport/shm/shm.hpp"
 
@@ -119,9 +120,23 @@ class Engine final : public core::Poller, private transport::am::Sender {
 
   // For protocols.
   [[nodiscard]] Peer& peer(uint32_t id) { return peers_[id]; }
+  /// Calls f(id, const Peer&) for all peers in use.
+  template <class F>
+  void for_each_peer(F&& f) const {
+    peers_.for_each(f);
+  }
+  [[nodiscard]] Distance distance_of(uint32_t id, const Peer& peer) const {
+    if (id == instance.self) return Distance::self;
+    return peer.remote ? Distance::network : Distance::host;
+  }
+  /// Traffic with processes whose state has been given to others.
+  [[nodiscard]] const Traffic& forgotten(Distance distance) const {
+    return forgotten_[static_cast<int>(distance)];
+  }
   [[nodiscard]] transport::shm::Shm* shm() const { return shm_.get(); }
   [[nodiscard]] transport::Network* network() const { return network_.get(); }
   [[nodiscard]] match::Posted& posted() { return posted_; }
+  [[nodiscard]] const match::Posted& posted() const { return posted_; }
   [[nodiscard]] const match::Unexpected& unexpected() const { return unexpected_; }
   [[nodiscard]] const device::SubmissionBatcher& batcher() const { return batcher_; }
   [[nodiscard]] transport::cuda_ipc::Exporter& exporter() { return instance.memory->exporter(); }
@@ -206,6 +221,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   void publish_waits();
   void count_cores();
   static void init_peer(void* engine, uint32_t id, Peer& peer);
+  void renew_peer(uint32_t id);
   bool poll_network(bool shm_progressed);
   bool poll_requests();
   PendingMessage& append_pending(uint32_t to, PendingMessage item);
@@ -317,6 +333,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   std::unique_ptr<transport::Network> network_;        // null: no process on another host
   core::RequestTable requests_;                        // in flight with a peer: also listed in Peer::requests
   Sparse<Peer> peers_;                                 // by index in the process table
+  Traffic forgotten_[kDistances];
   std::unique_ptr<JobConnections> jobs_;
   std::vector<uint32_t> backlog_;  // peers with pending messages
   std::vector<Transfer*> polled_;  // requests whose protocols are polled, in the order of start_polling()

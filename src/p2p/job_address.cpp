@@ -177,7 +177,7 @@ Result<core::ProcessId> JobConnections::add_other(const core::ProcessAddress& ad
     processes.release(process);
     return std::move(reached).error();
   }
-  engine_.peers_.renew(process);
+  engine_.renew_peer(process);
   others_[process].reached = true;
   if (!instance_.same_host(process)) return process;
   instance_.watch(process);

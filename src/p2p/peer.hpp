@@ -40,10 +40,12 @@ struct Peer {
   uint64_t consumed = 0, reported = 0;          ///< charged bytes received from the peer, and credited to it
   std::unique_ptr<std::deque<PendingMessage>> pending;
   bool in_backlog = false;  ///< listed in Engine::backlog_
-  // Messages subject to matching: sent to the peer, with their bytes, and received from it. `last_sent` is
-  // null until the first put attempt (put.cpp).
-  uint64_t sent = 0, sent_bytes = 0, arrived = 0;
+  // Messages subject to matching, sent to the peer and received from it. `last_sent` is null until the first
+  // put attempt (put.cpp).
+  uint64_t sent = 0, arrived = 0;
+  uint64_t sent_bytes = 0, arrived_bytes = 0;  ///< of these messages and of puts
   LastSent* last_sent = nullptr;
+  uint64_t puts = 0, puts_arrived = 0;  ///< messages put into advertised receives
   bool reply_due = false;         ///< the peer's last device message was received and nothing was sent since
   uint32_t rtr_misses = 0;        ///< consecutive waits for an RTR that timed out
   uint32_t advertise_misses = 0;  ///< consecutive advertised receives that the peer did not use

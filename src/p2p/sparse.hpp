@@ -49,6 +49,12 @@ class Sparse {
     initialise_(owner_, index, entry);
   }
 
+  /// Calls f(index, entry) for all entries in use.
+  template <class F>
+  void for_each(F&& f) const {
+    for (const uint32_t index : initialised_) f(index, entries_[index]);
+  }
+
  private:
   [[gnu::noinline]] void make(uint32_t index) {
     T* entry = std::construct_at(entries_ + index);

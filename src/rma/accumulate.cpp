@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/counters.hpp"
 #include "base/trace.hpp"
 #include "core/op.hpp"
 #include "core/remote_memory.hpp"
@@ -17,6 +18,13 @@ namespace {
 
 using datatype::Basic;
 using datatype::ReduceOp;
+
+counters::Counter accumulates("window.accumulates", counters::Unit::events,
+                              "Accumulate operations on windows, with or without fetch");
+counters::Counter accumulate_bytes("window.accumulate_bytes", counters::Unit::bytes,
+                                   "Bytes of windows that accumulate operations have updated or fetched");
+counters::Counter compare_and_swaps("window.compare_and_swaps", counters::Unit::events,
+                                    "Compare-and-swap operations on windows");
 
 /// Holds the accumulate lock of a control block until destruction.
 struct AccumulateScope {
@@ -37,6 +45,11 @@ Error bad_type(const char* why) {
 }
 
 }  // namespace
+
+void count_accumulate(uint64_t bytes) {
+  accumulates.add();
+  accumulate_bytes.add(bytes);
+}
 
 void combine(ReduceOp op, Basic basic, const std::byte* in, std::byte* inout, size_t n) {
   const auto function = datatype::reduce_function(op, basic);
@@ -89,6 +102,7 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     if (request != nullptr) request->finish();
     return {};
   }
+  count_accumulate(place.bytes);
   trace::annotate({place.bytes, area.rank, -1, comm->number()});
   const auto on_gpu = element_operation(area, place, op.kind, basic_of_target, false);
   const Basic basic = moves ? basic_of_target.value_or(Basic::byte) : *basic_of_target;
@@ -154,6 +168,8 @@ Status Window::compare_and_swap(const void* origin, const void* compare, void* r
   if (area.rank == p2p::kProcNull) return {};
   Place place;
   WEFT_TRY(locate(area, place));
+  compare_and_swaps.add();
+  trace::annotate({place.bytes, area.rank, -1, comm->number()});
   const p2p::Buffer from = p2p::buffer_of(origin, 1, area.type),
                     expect = p2p::buffer_of(compare, 1, area.type), to = p2p::buffer_of(result, 1, area.type);
   if (place.host != nullptr && place.peer->control != nullptr && !kind_of(from).on_device() &&

@@ -66,6 +66,7 @@ Status Window::put_enqueue(const p2p::Buffer& origin, const Area& area) {
   Place place;
   WEFT_TRY(locate_for_stream(origin, area, place));
   if (place.bytes == 0) return {};
+  count_move(true, place.bytes);
   return device::enqueue_copy(**gpu, place.target->direct() + place.offset, origin.address, place.bytes);
 }
 
@@ -76,6 +77,7 @@ Status Window::get_enqueue(const p2p::Buffer& origin, const Area& area) {
   Place place;
   WEFT_TRY(locate_for_stream(origin, area, place));
   if (place.bytes == 0) return {};
+  count_move(false, place.bytes);
   return device::enqueue_copy(**gpu, origin.address, place.target->direct() + place.offset, place.bytes);
 }
 
@@ -106,6 +108,7 @@ Status Window::accumulate_enqueue(const p2p::Buffer& origin, const Area& area, c
   call.count = call.block = place.bytes / operation->size;
   call.kind = operation->kind;
   call.reduction = operation->reduction;
+  count_accumulate(place.bytes);
   return device::enqueue_accumulate(**gpu, call);
 }
 

@@ -124,6 +124,11 @@ void finish(WindowRequest* request) {
 
 }  // namespace
 
+void count_move(bool put, uint64_t bytes) {
+  (put ? puts : gets).add();
+  (put ? put_bytes : get_bytes).add(bytes);
+}
+
 Status Window::put(const p2p::Buffer& origin, const Area& area, WindowRequest* request) {
   if (area.rank == p2p::kProcNull) [[unlikely]] {
     finish(request);

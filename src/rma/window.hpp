@@ -368,6 +368,10 @@ class Window final : public core::Counted {
 [[nodiscard]] Status unpack(const p2p::Buffer& to, const device::Memory& memory,
                             const std::vector<std::byte>& stream);
 
+// Counters of operations, of those in streams too.
+void count_move(bool put, uint64_t bytes);
+void count_accumulate(uint64_t bytes);
+
 /// `in` op `inout` on packed streams of n elements; the result is in `inout`.
 void combine(datatype::ReduceOp op, datatype::Basic basic, const std::byte* in, std::byte* inout, size_t n);
 

@@ -172,16 +172,17 @@ static void check_peers(int rank, int size) {
   enum { kRounds = 10, kBytes = 1000, kLarge = 1 << 20 };
   static char buffer[kLarge];
   const char* const names[] = {"communicator.peer_messages_sent", "communicator.peer_messages_received",
-                               "communicator.peer_bytes_sent"};
-  const int classes[] = {MPI_T_PVAR_CLASS_COUNTER, MPI_T_PVAR_CLASS_COUNTER, MPI_T_PVAR_CLASS_AGGREGATE};
-  unsigned long long before[3][kMostRanks], after[3][kMostRanks];
+                               "communicator.peer_bytes_sent", "communicator.peer_bytes_received"};
+  const int classes[] = {MPI_T_PVAR_CLASS_COUNTER, MPI_T_PVAR_CLASS_COUNTER, MPI_T_PVAR_CLASS_AGGREGATE,
+                         MPI_T_PVAR_CLASS_AGGREGATE};
+  unsigned long long before[4][kMostRanks], after[4][kMostRanks];
   MPI_Comm comm;
   MPI_T_pvar_session session;
-  MPI_T_pvar_handle handles[3];
+  MPI_T_pvar_handle handles[4];
   OK(MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comm));  // the reverse order
   const int own = size - 1 - rank;
   OK(MPI_T_pvar_session_create(&session));
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 4; ++i) {
     int count = 0;
     OK(MPI_T_pvar_handle_alloc(session, pvar_index(names[i], classes[i]), &comm, &handles[i], &count));
     EXPECT(count == size);
@@ -197,14 +198,17 @@ static void check_peers(int rank, int size) {
       if (own == 0) OK(MPI_Send(buffer, bytes, MPI_BYTE, to, 5, comm));
       if (own == to) OK(MPI_Recv(buffer, bytes, MPI_BYTE, 0, 5, comm, MPI_STATUS_IGNORE));
     }
-  for (int i = 0; i < 3; ++i) OK(MPI_T_pvar_read(session, handles[i], after[i]));
+  for (int i = 0; i < 4; ++i) OK(MPI_T_pvar_read(session, handles[i], after[i]));
   for (int peer = 0; peer < size; ++peer) {
     const int sends = own == 0 && peer != 0, receives = own != 0 && peer == 0;
     EXPECT(after[0][peer] - before[0][peer] == (unsigned)(sends * kRounds));
     // With messages of the barrier.
     const unsigned long long received = after[1][peer] - before[1][peer];
     EXPECT(received >= (unsigned)(receives * kRounds) && received <= (unsigned)(receives * kRounds) + 8);
-    EXPECT(after[2][peer] - before[2][peer] == (unsigned)(sends * ((kRounds - 1) * kBytes + kLarge)));
+    const unsigned bytes = (kRounds - 1) * kBytes + kLarge;
+    EXPECT(after[2][peer] - before[2][peer] == sends * bytes);
+    const unsigned long long received_bytes = after[3][peer] - before[3][peer];
+    EXPECT(received_bytes >= receives * bytes && received_bytes <= receives * bytes + 64);
   }
   OK(MPI_T_pvar_session_free(&session));
   OK(MPI_Comm_free(&comm));

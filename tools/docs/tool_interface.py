@@ -12,6 +12,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PAGE = os.path.join("docs", "mpi_t.md")
 TEXT = 2048  # bytes of a string
 CLASSES = {2: "level", 5: "high-water mark", 7: "counter", 8: "aggregate", 9: "timer"}
+TOTALS = (7, 8, 9)
 OBJECTS = {1: "", 2: "communicator", 5: "file", 9: "window"}
 
 
@@ -44,10 +45,11 @@ def variables(library):
     rows = []
     for index in range(number(library.MPI_T_pvar_get_num)):
         name, text = Text(), Text()
-        kind, bind = ctypes.c_int(), ctypes.c_int()
+        kind, bind, readonly = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
         ok(library.MPI_T_pvar_get_info(index, *name.arguments, None, ctypes.byref(kind), None, None, *text.arguments,
-                                       ctypes.byref(bind), None, None, None))  # fmt: skip
-        rows.append((str(name), CLASSES[kind.value], OBJECTS[bind.value], str(text)))
+                                       ctypes.byref(bind), ctypes.byref(readonly), None, None))  # fmt: skip
+        words = CLASSES[kind.value] + (", readonly" if readonly.value and kind.value in TOTALS else "")
+        rows.append((str(name), words, OBJECTS[bind.value], str(text)))
     return rows
 
 

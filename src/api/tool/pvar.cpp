@@ -80,8 +80,8 @@ int change(MPI_T_pvar_session session, MPI_T_pvar_handle handle, int refused, Ch
   return MPI_SUCCESS;
 }
 
-/// Reads a variable that is bound to an object.
-int read_bound(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void* buf) {
+/// Reads a variable that is computed under the instance lock.
+int read_computed(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void* buf) {
   WEFT_TOOL_CALL(ObjectCall);
   if (const int code = check(session, handle); code != MPI_SUCCESS) return code;
   if (handle->variable->read == nullptr || !bound(handle->object)) return MPI_T_ERR_INVALID_HANDLE;
@@ -216,7 +216,7 @@ int T_pvar_read(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, void* b
       return MPI_SUCCESS;
     }
   }
-  return tool::read_bound(pe_session, handle, buf);
+  return tool::read_computed(pe_session, handle, buf);
 }
 
 int T_pvar_write(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, const void* buf) {

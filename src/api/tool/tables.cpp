@@ -9,11 +9,13 @@
 #include "api/tool/tool.hpp"
 #include "coll/schedule/hints.hpp"
 #include "p2p/engine.hpp"
+#include "p2p/traffic.hpp"
 
 namespace weft::api::tool {
 namespace {
 
-// Levels of MPI objects. The object exists: bound().
+// Values that the library does not count for tools alone, read from its state: they cost nothing. An object
+// exists: bound().
 void read_unexpected(const Binding& binding, uint64_t* value) {
   *value = 0;
   g_instance->engine->unexpected().for_each(binding.id,
@@ -42,30 +44,97 @@ const core::Communicator& communicator_of(const Binding& binding) {
 /// Processes with which the program communicates: those of the remote group of an intercommunicator.
 int peers_of(const Binding& binding) { return communicator_of(binding).remote_size(); }
 
-/// Reads a member of the engine's state for each of these processes.
-template <uint64_t p2p::Peer::*member>
+/// Reads the traffic with each of these processes.
+template <uint64_t p2p::Traffic::*member>
 void read_peers(const Binding& binding, uint64_t* values) {
   const core::Communicator& comm = communicator_of(binding);
   for (int rank = 0; rank < comm.remote_size(); ++rank)
-    values[rank] = g_instance->engine->peer(comm.process(rank)).*member;
+    values[rank] = p2p::traffic_with(g_instance->engine->peer(comm.process(rank))).*member;
 }
 
-const PerformanceVariable kBound[] = {
-    {"communicator.peer_messages_received", "Messages that have arrived from each process so far",
-     MPI_T_PVAR_CLASS_COUNTER, nullptr, read_peers<&p2p::Peer::arrived>, MPI_T_BIND_MPI_COMM, true, peers_of},
-    {"communicator.peer_messages_sent", "Messages sent to each process so far", MPI_T_PVAR_CLASS_COUNTER,
-     nullptr, read_peers<&p2p::Peer::sent>, MPI_T_BIND_MPI_COMM, true, peers_of},
-    {"communicator.peer_bytes_sent", "Bytes of messages sent to each process so far",
-     MPI_T_PVAR_CLASS_AGGREGATE, nullptr, read_peers<&p2p::Peer::sent_bytes>, MPI_T_BIND_MPI_COMM, true,
-     peers_of},
-    {"communicator.posted_receives", "Receives of the communicator that wait for a message",
-     MPI_T_PVAR_CLASS_LEVEL, nullptr, read_posted, MPI_T_BIND_MPI_COMM},
-    {"communicator.unexpected_messages", "Messages of the communicator that wait for their receive",
-     MPI_T_PVAR_CLASS_LEVEL, nullptr, read_unexpected, MPI_T_BIND_MPI_COMM},
-    {"file.queued_accesses", "Collective accesses to the file that have not completed",
-     MPI_T_PVAR_CLASS_LEVEL, nullptr, read_queued, MPI_T_BIND_MPI_FILE},
-    {"window.pending_operations", "Operations on the window that are not complete at their targets",
-     MPI_T_PVAR_CLASS_LEVEL, nullptr, read_pending, MPI_T_BIND_MPI_WIN},
+template <uint64_t io::File::Accesses::*member>
+void read_file(const Binding& binding, uint64_t* value) {
+  *value = to_file(static_cast<MPI_File>(binding.handle))->accesses().*member;
+}
+
+/// Reads a value of the engine; 0 before the first initialisation of MPI.
+template <auto read>
+void read_engine(const Binding&, uint64_t* value) {
+  *value = g_instance != nullptr && g_instance->engine != nullptr ? read(*g_instance->engine) : 0;
+}
+template <uint64_t p2p::Traffic::*member>
+constexpr auto kAll = read_engine<[](const p2p::Engine& engine) { return p2p::traffic(engine).*member; }>;
+template <uint64_t p2p::Traffic::*member, p2p::Distance distance>
+constexpr auto kWithin =
+    read_engine<[](const p2p::Engine& engine) { return p2p::traffic(engine, distance).*member; }>;
+template <uint64_t p2p::Traffic::*member>
+constexpr auto kFromHost =
+    read_engine<[](const p2p::Engine& engine) { return p2p::traffic_from_host(engine).*member; }>;
+
+constexpr int kCount = MPI_T_PVAR_CLASS_COUNTER, kBytes = MPI_T_PVAR_CLASS_AGGREGATE;
+constexpr int kLevel = MPI_T_PVAR_CLASS_LEVEL;
+using p2p::Distance;
+using p2p::Traffic;
+
+const PerformanceVariable kComputed[] = {
+    {"net.received_bytes", "Bytes of messages that have arrived from processes of other hosts", kBytes,
+     nullptr, kWithin<&Traffic::received_bytes, Distance::network>},
+    {"net.received_messages", "Messages that have arrived from processes of other hosts", kCount, nullptr,
+     kWithin<&Traffic::received, Distance::network>},
+    {"net.sent_bytes", "Bytes of messages to processes of other hosts", kBytes, nullptr,
+     kWithin<&Traffic::sent_bytes, Distance::network>},
+    {"net.sent_messages", "Messages to processes of other hosts", kCount, nullptr,
+     kWithin<&Traffic::sent, Distance::network>},
+    {"p2p.host_sent_bytes", "Bytes of messages to other processes sent from host memory", kBytes, nullptr,
+     kFromHost<&Traffic::sent_bytes>},
+    {"p2p.host_sent_messages", "Messages to other processes sent from host memory", kCount, nullptr,
+     kFromHost<&Traffic::sent>},
+    {"p2p.posted_matches", "Messages that have arrived after their receive was posted", kCount, nullptr,
+     read_engine<p2p::matched_on_arrival>},
+    {"p2p.posted_receives", "Receives that wait for a message", kLevel, nullptr,
+     read_engine<[](const p2p::Engine& engine) -> uint64_t { return engine.posted().size(); }>},
+    {"p2p.received_bytes", "Bytes of messages that have arrived", kBytes, nullptr,
+     kAll<&Traffic::received_bytes>},
+    {"p2p.received_messages", "Messages that have arrived", kCount, nullptr, kAll<&Traffic::received>},
+    {"p2p.self_bytes", "Bytes of messages of this process to itself", kBytes, nullptr,
+     kWithin<&Traffic::sent_bytes, Distance::self>},
+    {"p2p.self_messages", "Messages of this process to itself", kCount, nullptr,
+     kWithin<&Traffic::sent, Distance::self>},
+    {"p2p.sent_bytes", "Bytes of messages sent", kBytes, nullptr, kAll<&Traffic::sent_bytes>},
+    {"p2p.sent_messages", "Messages sent", kCount, nullptr, kAll<&Traffic::sent>},
+    {"shm.received_bytes", "Bytes of messages that have arrived from other processes of this host", kBytes,
+     nullptr, kWithin<&Traffic::received_bytes, Distance::host>},
+    {"shm.received_messages", "Messages that have arrived from other processes of this host", kCount, nullptr,
+     kWithin<&Traffic::received, Distance::host>},
+    {"shm.sent_bytes", "Bytes of messages to other processes of this host", kBytes, nullptr,
+     kWithin<&Traffic::sent_bytes, Distance::host>},
+    {"shm.sent_messages", "Messages to other processes of this host", kCount, nullptr,
+     kWithin<&Traffic::sent, Distance::host>},
+    // Of an object.
+    {"communicator.peer_bytes_received", "Bytes of messages that have arrived from each process so far",
+     kBytes, nullptr, read_peers<&Traffic::received_bytes>, MPI_T_BIND_MPI_COMM, true, peers_of},
+    {"communicator.peer_bytes_sent", "Bytes of messages sent to each process so far", kBytes, nullptr,
+     read_peers<&Traffic::sent_bytes>, MPI_T_BIND_MPI_COMM, true, peers_of},
+    {"communicator.peer_messages_received", "Messages that have arrived from each process so far", kCount,
+     nullptr, read_peers<&Traffic::received>, MPI_T_BIND_MPI_COMM, true, peers_of},
+    {"communicator.peer_messages_sent", "Messages sent to each process so far", kCount, nullptr,
+     read_peers<&Traffic::sent>, MPI_T_BIND_MPI_COMM, true, peers_of},
+    {"communicator.posted_receives", "Receives of the communicator that wait for a message", kLevel, nullptr,
+     read_posted, MPI_T_BIND_MPI_COMM},
+    {"communicator.unexpected_messages", "Messages of the communicator that wait for their receive", kLevel,
+     nullptr, read_unexpected, MPI_T_BIND_MPI_COMM},
+    {"file.queued_accesses", "Collective accesses to the file that have not completed", kLevel, nullptr,
+     read_queued, MPI_T_BIND_MPI_FILE},
+    {"file.read_bytes", "Bytes asked of the file by reads so far", kBytes, nullptr,
+     read_file<&io::File::Accesses::read_bytes>, MPI_T_BIND_MPI_FILE},
+    {"file.reads", "Accesses that have read the file", kCount, nullptr, read_file<&io::File::Accesses::reads>,
+     MPI_T_BIND_MPI_FILE},
+    {"file.writes", "Accesses that have written the file", kCount, nullptr,
+     read_file<&io::File::Accesses::writes>, MPI_T_BIND_MPI_FILE},
+    {"file.written_bytes", "Bytes of accesses that have written the file", kBytes, nullptr,
+     read_file<&io::File::Accesses::written_bytes>, MPI_T_BIND_MPI_FILE},
+    {"window.pending_operations", "Operations on the window that are not complete at their targets", kLevel,
+     nullptr, read_pending, MPI_T_BIND_MPI_WIN},
 };
 
 int class_of(const counters::Counter& counter) {
@@ -160,7 +229,7 @@ void Tables::add_cvars() {
 }
 
 void Tables::add_pvars() {
-  pvars.assign(std::begin(kBound), std::end(kBound));
+  pvars.assign(std::begin(kComputed), std::end(kComputed));
   for (const counters::Counter* counter : counters::all())
     pvars.push_back({counter->name(), counter->help(), class_of(*counter), counter, nullptr,
                      MPI_T_BIND_NO_OBJECT, counter->kind() != counters::Kind::total});

@@ -38,13 +38,13 @@ struct ControlVariable {
   int binding;
 };
 
-/// A counter, or a level of an MPI object.
+/// A counter, or a value computed from the state of the library or of an MPI object.
 struct PerformanceVariable {
   std::string name;
   const char* help;
   int variable_class;
-  const counters::Counter* counter;  ///< null: bound to an object
-  /// Of an object, under the instance lock: stores count() values, or one.
+  const counters::Counter* counter;  ///< null: computed by read()
+  /// Under the instance lock: stores count() values, or one.
   void (*read)(const Binding&, uint64_t* values) = nullptr;
   int binding = MPI_T_BIND_NO_OBJECT;
   /// Readonly and continuous: it has one value for all handles. Others count since their start.

@@ -24,7 +24,7 @@ int64_t bytes_of(const p2p::Buffer& memory) { return memory.count * memory.type-
 
 }  // namespace
 
-Status File::check_access(const Access& access, const p2p::Buffer& memory) const {
+Status File::admit(const Access& access, const p2p::Buffer& memory) {
   if (access.write && (amode & kReadOnly) != 0)
     return error(ErrorClass::read_only, target->descriptor.path() + " was opened with MPI_MODE_RDONLY");
   if (!access.write && (amode & kWriteOnly) != 0)
@@ -39,6 +39,8 @@ Status File::check_access(const Access& access, const p2p::Buffer& memory) const
                                      " bytes of the view's etype: access whole etypes");
   if (bytes != 0 && view->filetype.size() == 0)
     return error(ErrorClass::io, "the view has no data: its filetype is empty");
+  ++(access.write ? accesses_.writes : accesses_.reads);
+  (access.write ? accesses_.written_bytes : accesses_.read_bytes) += static_cast<uint64_t>(bytes);
   (access.write ? writes : reads).add();
   (access.write ? written_bytes : read_bytes).add(static_cast<uint64_t>(bytes));
   return {};
@@ -95,7 +97,7 @@ Task File::perform(Operation& operation, Access access, p2p::Buffer memory, int6
 }
 
 Result<Operation*> File::launch(const Access& access, const p2p::Buffer& memory, bool blocking) {
-  WEFT_TRY(check_access(access, memory));
+  WEFT_TRY(admit(access, memory));
   p2p::Buffer moved = memory;
   std::shared_ptr<std::byte[]> storage;
   std::function<Result<uint64_t>(uint64_t)> after;
@@ -147,7 +149,7 @@ Result<core::Completion> File::run(const Access& access, const p2p::Buffer& memo
     if (!operation) return std::move(operation).error();
     return complete(**operation, *target->pool);
   }
-  WEFT_TRY(check_access(access, memory));
+  WEFT_TRY(admit(access, memory));
   const int64_t bytes = bytes_of(memory);
   const std::shared_ptr<const View> its_view = view;
   int64_t offset = access.offset;

@@ -68,6 +68,11 @@ class File final : public core::Counted {
   /// The shared file pointer, in etypes.
   [[nodiscard]] Result<int64_t> shared_position();
   [[nodiscard]] int64_t position() const { return position_; }
+  /// Accesses to the file through this handle so far.
+  struct Accesses {
+    uint64_t reads = 0, read_bytes = 0, writes = 0, written_bytes = 0;
+  };
+  [[nodiscard]] const Accesses& accesses() const { return accesses_; }
   /// Number of collective accesses that have not completed.
   [[nodiscard]] size_t queued_accesses() const { return queue_.size(); }
   /// Errors for files opened with MPI_MODE_SEQUENTIAL.
@@ -91,7 +96,8 @@ class File final : public core::Counted {
  private:
   struct Prepared;
   void destroy() override { slab().destroy(this); }
-  [[nodiscard]] Status check_access(const Access& access, const p2p::Buffer& memory) const;
+  /// Counts an access, unless it is not allowed.
+  [[nodiscard]] Status admit(const Access& access, const p2p::Buffer& memory);
   [[nodiscard]] Result<int64_t> end_position() const;
   /// Agrees on an outcome: returns the own error, else an error of another rank.
   [[nodiscard]] Status agree(Status own);
@@ -110,6 +116,7 @@ class File final : public core::Counted {
   [[nodiscard]] Task perform(Operation& operation, Access access, p2p::Buffer memory, int64_t bytes);
   [[nodiscard]] Task fetch_shared(Operation& operation, int64_t etypes, bool ordered, int64_t& first);
 
+  Accesses accesses_;
   int64_t position_ = 0;           ///< individual file pointer, in etypes
   int64_t local_shared_ = 0;       ///< shared file pointer of a file of one process
   rma::Window* shared_ = nullptr;  ///< with the shared file pointer at rank 0; null: one process

@@ -7,7 +7,9 @@ namespace weft::p2p::match {
 namespace {
 
 counters::Counter unexpected("p2p.unexpected_messages", counters::Unit::objects,
-                             "Messages that have arrived before their receive was posted");
+                             "Messages that wait for their receive now");
+counters::Counter unexpected_arrivals("p2p.unexpected_arrivals", counters::Unit::events,
+                                      "Messages that have arrived before their receive was posted, so far");
 counters::Counter unexpected_high("p2p.unexpected_messages_high_water", counters::Unit::objects,
                                   "Highest number of unexpected messages so far", counters::Kind::high_water);
 
@@ -55,6 +57,7 @@ void Unexpected::add(MatchEntry& entry, const Key& key) {
   exact_.append(static_cast<ExactNode&>(entry));
   order_.append(static_cast<OrderNode&>(entry));
   unexpected.add();
+  unexpected_arrivals.add();
   unexpected_high.raise_to(unexpected.value());
 }
 

@@ -200,6 +200,8 @@ void PutProtocol::finish_advertised(Transfer& t, uint64_t state) {
   const uint32_t source = t.comm->process(t.rank);
   engine_.matched(t, source, key.source, key.tag, rtr.bytes.load(std::memory_order_relaxed));
   Peer& peer = engine_.peer(source);
+  ++peer.puts_arrived;
+  peer.arrived_bytes += t.completion.bytes;
   peer.advertise_misses = 0;
   peer.reply_due = true;
   if (ReadyToReceive::phase_of(state) == Phase::failed) [[unlikely]] {
@@ -290,6 +292,8 @@ bool PutProtocol::put(Transfer& t) {
   (void)engine_.enlist(t);
   t.expected = t.bytes;
   put_messages.add();
+  ++peer.puts;
+  peer.sent_bytes += t.bytes;
   engine_.start_put({&t, t.peer, 0, mapping, static_cast<std::byte*>(mapping->at(address)), &rtr, bounce});
   return true;
 }

@@ -18,7 +18,7 @@ counters::Counter mapping_hits("gpu.ipc_hits", counters::Unit::events,
 namespace {
 
 counters::Counter opens("gpu.ipc_opens", counters::Unit::events,
-                        "Mappings of peers' GPU memory that were opened");
+                        "Mappings of peers' GPU memory that were opened, since the cache had none");
 counters::Counter closes("gpu.ipc_closes", counters::Unit::events,
                          "Mappings of peers' GPU memory that were closed");
 counters::Counter evictions(
