@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # `make sdist`: the source distribution builds without a network, with the system's compiler, CMake and Python alone, and
 # a program runs with two ranks. As root the build has no network interface; elsewhere PATH has no downloaded tools.
+# Arguments: options of the build of this tree, whose compiler cache then has most of the objects.
 import glob
 import os
 import shutil
@@ -13,6 +14,16 @@ import unittest
 
 SOURCE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+OPTIONS = [word for word in sys.argv[1:] if word.startswith("-D")]
+
+
+def compiler_cache(tree):
+    """Returns the variables by which ccache finds objects that were compiled in another tree."""
+    ccache = shutil.which("ccache", path=SYSTEM_PATH)
+    if ccache is None:
+        return {}
+    folder = subprocess.run([ccache, "-k", "cache_dir"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    return {"CCACHE_DIR": folder, "CCACHE_BASEDIR": tree, "CCACHE_NOHASHDIR": "1"}
 
 
 class SourceDistribution(unittest.TestCase):
@@ -24,9 +35,6 @@ class SourceDistribution(unittest.TestCase):
         """Runs a command without a network, which must succeed; returns its output."""
         offline = ["unshare", "-n"] if os.getuid() == 0 else []
         environment = {"PATH": SYSTEM_PATH, "HOME": self.folder, "LC_ALL": "C.UTF-8", **variables}
-        for name in ("CCACHE_DIR", "JOBS"):
-            if name in os.environ:
-                environment[name] = os.environ[name]
         done = subprocess.run(
             [*offline, *command],
             env=environment,
@@ -48,10 +56,13 @@ class SourceDistribution(unittest.TestCase):
         (root,) = {name.split("/")[0] for name in names}
         self.assertIn(root + "/spec/apis.json", names)
         self.assertFalse([name for name in names if name.startswith(root + "/build/")])
-        tree, build, prefix = os.path.join(self.folder, root), self.folder + "/build", self.folder + "/prefix"
-        self.check("cmake", "-S", tree, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DWEFT_CUDA_KERNELS=OFF",
-                   "-DWEFT_TESTS=OFF", "-DWEFT_PRECOMPILE=ON", "-DCMAKE_INSTALL_PREFIX=" + prefix)  # fmt: skip
-        self.check("cmake", "--build", build, "-j", os.environ.get("JOBS", str(os.cpu_count())))
+        tree, prefix = os.path.join(self.folder, root), self.folder + "/prefix"
+        build = os.path.join(tree, "build", "release")  # as in this tree: relative paths are equal
+        cache = compiler_cache(tree)
+        generator = ["-G", "Ninja"] if shutil.which("ninja", path=SYSTEM_PATH) else []
+        self.check("cmake", *generator, "-S", tree, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DWEFT_CUDA_KERNELS=OFF",
+                   "-DWEFT_TESTS=OFF", *OPTIONS, "-DCMAKE_INSTALL_PREFIX=" + prefix)  # fmt: skip
+        self.check("cmake", "--build", build, "-j", os.environ.get("JOBS", str(os.cpu_count())), **cache)
         self.check("cmake", "--install", build)
         program = self.folder + "/hello"
         self.check(prefix + "/bin/mpicc", os.path.join(SOURCE, "test", "setup", "hello.c"), "-o", program)
@@ -63,4 +74,4 @@ if __name__ == "__main__":
     if shutil.which("cmake", path=SYSTEM_PATH) is None or shutil.which("c++", path=SYSTEM_PATH) is None:
         print("skipped: the system has no CMake or no C++ compiler")
         sys.exit(77)
-    unittest.main(verbosity=2)
+    unittest.main(verbosity=2, argv=sys.argv[:1])
