@@ -16,6 +16,8 @@ counters::Counter malformed_messages("p2p.malformed_messages", counters::Unit::e
                                      "Messages dropped because their size, layout or content is invalid, or "
                                      "their request does not await them");
 
+counters::Counter revoked_messages("p2p.revoked_messages", counters::Unit::events,
+                                   "Messages dropped because their communicator is revoked");
 counters::Counter unexpected_matches("p2p.unexpected_matches", counters::Unit::events,
                                      "Receives whose message had arrived before");
 
@@ -149,7 +151,7 @@ inline void Engine::on_eager(uint32_t source, const Header& header, const std::b
     // Its sender did not know of the revocation. A message that awaits an answer is cancelled by its sender.
     const core::ContextId comm = header.context & ~(core::kContextStep - 1);
     if (!states_->revoked.empty() && !sync && states_->revoked.contains(comm)) [[unlikely]]
-      return consumed(source, header.length);
+      return revoked_messages.add(), consumed(source, header.length);
     store(source, header, payload, header.length).sender = sender;
     return;
   }

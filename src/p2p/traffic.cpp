@@ -44,7 +44,7 @@ Traffic traffic_from_host(const Engine& engine) {
 }
 
 uint64_t matched_on_arrival(const Engine& engine) {
-  return traffic(engine).received - value_of("p2p.unexpected_arrivals");
+  return traffic(engine).received - value_of("p2p.unexpected_arrivals") - value_of("p2p.revoked_messages");
 }
 
 }  // namespace weft::p2p
