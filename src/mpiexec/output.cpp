@@ -161,6 +161,7 @@ void Output::forward(Stream& stream, std::string_view bytes) {
 
 void Output::flush(Stream& stream) {
   if (stream.line.empty()) return;
+  const bool mid_line = stream.line.back() != '\n';  // write() empties the line if the output is closed
   if (stream.file >= 0) write_to_file(stream);
   if (stream.file < 0 || format_.copy) {
     if (format_.tag || format_.timestamp)
@@ -168,7 +169,7 @@ void Output::flush(Stream& stream) {
     else
       write(stream, stream.line);
   }
-  stream.mid_line = stream.line.back() != '\n';
+  stream.mid_line = mid_line;
   stream.line.clear();
 }
 
