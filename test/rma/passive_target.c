@@ -32,8 +32,8 @@ static int threads(void) {
 }
 
 static void operate(int kind, MPI_Win win, MPI_Aint base, long* data) {
-  const long one = 1;
-  long old;
+  static const long one = 1; /* in use until the caller ends the epoch */
+  static long old;
   const MPI_Aint own = base + (MPI_Aint)sizeof(long) * rank;
   const MPI_Aint large = base + (MPI_Aint)sizeof(long) * LARGE;
   switch (kind) {
