@@ -87,8 +87,8 @@ def result_of(nvrtc, program, what):
 
 
 def compile_one(job):
-    """Returns machine code for sm_<generation>, or PTX. Raises RuntimeError with the compiler's messages."""
-    path, source, architecture, includes = job
+    """Returns {architecture: machine code or PTX} of one GPU generation. Raises RuntimeError with the compiler's messages."""
+    path, source, architectures, includes = job
     nvrtc = Library(path, "nvrtc")
     with open(source, "rb") as file:
         text = file.read()
@@ -97,11 +97,21 @@ def compile_one(job):
         "CreateProgram", ctypes.byref(program), text, os.path.basename(source).encode(), len(STANDARD),
         strings(STANDARD.values()), strings(STANDARD),
     )  # fmt: skip
-    options = ["-arch=" + architecture, "-std=c++17", "-default-device", "-device-int128", "-D__extension__="]
+    # Machine code comes with the PTX that it was made from.
+    options = ["-arch=" + max(architectures), "-std=c++17", "-default-device", "-device-int128", "-D__extension__="]
     options += ["-I" + folder for folder in includes]
     if nvrtc.library.nvrtcCompileProgram(program, len(options), strings(options)) != 0:
-        raise RuntimeError("%s: %s" % (architecture, result_of(nvrtc, program, "ProgramLog").decode().strip("\0\n")))
-    return result_of(nvrtc, program, "CUBIN" if architecture.startswith("sm_") else "PTX")
+        log = result_of(nvrtc, program, "ProgramLog").decode().strip("\0\n")
+        raise RuntimeError("%s: %s" % (max(architectures), log))
+    return {name: result_of(nvrtc, program, "CUBIN" if name.startswith("sm_") else "PTX") for name in architectures}
+
+
+def by_generation(architectures):
+    """Returns the architectures in groups of one GPU generation."""
+    groups = {}
+    for name in architectures:
+        groups.setdefault(name.partition("_")[2], []).append(name)
+    return groups.values()
 
 
 def pack(path, codes):
@@ -133,11 +143,11 @@ def main():
     parser.add_argument("source")
     parser.add_argument("target", help="fat binary to write")
     arguments = parser.parse_args()
-    architectures = arguments.architectures.split(",")
-    jobs = [(arguments.nvrtc, arguments.source, each, arguments.includes) for each in architectures]
+    groups = by_generation(arguments.architectures.split(","))
+    jobs = [(arguments.nvrtc, arguments.source, each, arguments.includes) for each in groups]
     try:
         with concurrent.futures.ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
-            codes = dict(zip(architectures, pool.map(compile_one, jobs)))
+            codes = {name: code for part in pool.map(compile_one, jobs) for name, code in part.items()}
         image = pack(arguments.nvfatbin, codes)
     except (OSError, RuntimeError) as error:
         sys.exit("%s: error: %s" % (arguments.source, error))
