@@ -172,13 +172,14 @@ def question(words):
 def machine(peers, memory):
     """Returns GPU, driver, date and commit."""
     device = next((peer.facts for peer in peers if "device" in peer.facts), {})
-    version = question(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]) if memory == "D" else ""
-    driver = (version.splitlines() or ["?"])[0]
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    answer = question(query) if memory == "D" else ""
+    name, _, driver = (answer.splitlines() or [""])[0].rpartition(", ")
     return {
         "date": datetime.date.today().isoformat(),
         "commit": question(["git", "-C", ROOT, "describe", "--always", "--dirty"]) or "?",
-        "gpu": device.get("device", "none (host memory)"), "gpus": device.get("devices", 0),
-        "driver": "%s, CUDA %s" % (driver, device.get("driver", "?")),
+        "gpu": device.get("device", name or "none (host memory)"), "gpus": device.get("devices", 0),
+        "driver": "%s, CUDA %s" % (driver or "?", device.get("driver", "?")),
     }  # fmt: skip
 
 
