@@ -21,7 +21,7 @@ all: install
 
 help:
 	@echo "make            build the library, mpicc, mpiexec and weft into build/prefix"
-	@echo "make demo       run the Jacobi solver on all GPUs of this machine, or on its cores without GPUs"
+	@echo "make demo       build the library, mpiexec and the Jacobi solver, and run it on all GPUs, or on the cores without GPUs"
 	@echo "make test       run the tests that need no GPU (minutes)"
 	@echo "make nightly    run the same and the long tests"
 	@echo "make gpu-test   run the tests that need GPUs;  make gpu-bench  run the GPU benchmarks"
@@ -50,7 +50,9 @@ install: configure
 tests: $(READY)-tests install
 	@$(ENV) cmake --build $(BUILD) -j $(JOBS) --target weft_tests
 
-demo: install
+demo: configure
+	@$(ENV) cmake --build $(BUILD) -j $(JOBS) --target mpi_abi mpiexec jacobi
+	@$(ENV) cmake --install $(BUILD) --component demo >$(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
 	@sh examples/jacobi/demo.sh $(PREFIX)
 
 test: tests

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The prefix: bin/ lib/ include/ share/weft/. A wheel (scikit-build-core) installs the same files into the
-# environment's prefix through the data scheme, and the Python package into site-packages.
+# environment's prefix through the data scheme, and the Python package into site-packages. Component `demo`: the part that
+# `make demo` builds and installs first.
 if(SKBUILD)
   set(root ${SKBUILD_DATA_DIR}/)
   set(python_root ${SKBUILD_PLATLIB_DIR})
@@ -14,13 +15,15 @@ set(executable OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WOR
 
 # --- library and headers ---
 if(SKBUILD)  # wheels cannot contain symbolic links: a linker script avoids a second copy
-  install(TARGETS mpi_abi mpi_abi_fortran LIBRARY DESTINATION ${root}lib NAMELINK_SKIP)
+  install(TARGETS mpi_abi LIBRARY DESTINATION ${root}lib NAMELINK_SKIP COMPONENT demo)
+  install(TARGETS mpi_abi_fortran LIBRARY DESTINATION ${root}lib NAMELINK_SKIP)
   foreach(name libmpi_abi libmpi_abi_fortran)
     file(WRITE ${CMAKE_BINARY_DIR}/namelink/${name}.so "INPUT(${name}.so.1)\n")
     install(FILES ${CMAKE_BINARY_DIR}/namelink/${name}.so DESTINATION ${root}lib)
   endforeach()
 else()
-  install(TARGETS mpi_abi mpi_abi_fortran LIBRARY DESTINATION lib)
+  install(TARGETS mpi_abi LIBRARY DESTINATION lib COMPONENT demo)
+  install(TARGETS mpi_abi_fortran LIBRARY DESTINATION lib)
 endif()
 install(FILES ${WEFT_GENERATED_DIR}/fortran/mpif.h DESTINATION ${root}include)
 install(FILES ${WEFT_GENERATED_DIR}/fortran/mpi.F90 ${WEFT_GENERATED_DIR}/fortran/mpi_f08.F90
@@ -36,7 +39,7 @@ install(TARGETS weft_msgq LIBRARY DESTINATION ${root}lib)
 
 # --- launcher ---
 if(TARGET mpiexec)
-  install(TARGETS mpiexec RUNTIME DESTINATION ${root}bin)
+  install(TARGETS mpiexec RUNTIME DESTINATION ${root}bin COMPONENT demo)
   if(SKBUILD)
     install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/mpirun.sh DESTINATION ${root}bin RENAME mpirun)
   else()
