@@ -12,7 +12,7 @@ namespace weft::transport::rma {
 namespace {
 
 constexpr size_t kMaxCollected = 32;
-constexpr uint64_t kMaxCollectedBytes = uint64_t{16} << 20;  // 40 us of NVLink
+constexpr uint64_t kMinSubmittedBytes = uint64_t{16} << 20;  // 40 us of NVLink
 constexpr size_t kBurst =
     8;  // copies between two polls, after which the next ones are collected from the first
 
@@ -65,7 +65,11 @@ void Rma::collect(Operation& operation) {
   };
   if (collected_.count != 0 && !joins(*collected_.first, operation)) submit_collected();
   collected_.add(operation);
-  if (collected_.count == kMaxCollected || collected_.bytes >= kMaxCollectedBytes) submit_collected();
+  uint64_t in_flight =
+      0;  // the GPU has work until these are copied, and the end of each submission costs time
+  for (const CopyBatch& batch : copying_) in_flight += batch.bytes;
+  if (collected_.count == kMaxCollected || collected_.bytes >= std::max(kMinSubmittedBytes, in_flight))
+    submit_collected();
 }
 
 void Rma::submit_collected() {
