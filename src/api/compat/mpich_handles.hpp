@@ -125,11 +125,10 @@ class PredefinedTable {
     }
     by_native_[K::kBegin[0].native - kFirst] = K::kBegin[0].foreign;
   }
+  /// The native handle; 0 for a handle that is not in the table, as the null handle.
   [[nodiscard]] uintptr_t native(Handle handle) const {
     const Predefined& entry = by_foreign_[place(handle)];
-    if (entry.foreign == handle && handle != 0) [[likely]]
-      return static_cast<uintptr_t>(entry.native);
-    return handle == K::kNull ? static_cast<uintptr_t>(K::kBegin[0].native) : kInvalidNative;
+    return entry.foreign == handle ? static_cast<uintptr_t>(entry.native) : 0;
   }
   [[nodiscard]] Handle foreign(uintptr_t native) const {
     return native - kFirst < kSize ? by_native_[native - kFirst] : 0;
@@ -147,11 +146,19 @@ class PredefinedTable {
 template <class K>
 inline constexpr PredefinedTable<K> kPredefined{};
 
-/// The native handle of a handle of the program. Invalid handles become invalid native handles.
 template <class K>
-inline typename K::Native in(Handle handle) {
+[[gnu::noinline]] typename K::Native in_slot(Handle handle) {
   if (K::slots.owns(handle)) return static_cast<typename K::Native>(K::slots.native(handle));
-  return reinterpret_cast<typename K::Native>(kPredefined<K>.native(handle));
+  return reinterpret_cast<typename K::Native>(handle == K::kNull ? static_cast<uintptr_t>(K::kBegin[0].native)
+                                                                 : kInvalidNative);
+}
+/// The native handle of a handle of the program. Invalid handles become invalid native handles. A call for a
+/// predefined handle would cost as much as the rest of a function.
+template <class K>
+[[gnu::always_inline]] inline typename K::Native in(Handle handle) {
+  if (const uintptr_t found = kPredefined<K>.native(handle); found != 0) [[likely]]
+    return reinterpret_cast<typename K::Native>(found);
+  return in_slot<K>(handle);
 }
 /// The program's handle of a native handle, which the program owns from now on. Throws std::bad_alloc.
 template <class K>
