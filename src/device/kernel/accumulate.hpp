@@ -61,13 +61,14 @@ struct PackedAccumulate {
                   static_cast<uint32_t>(call.reduction.element) << 18;
     return packed;
   }
+  [[nodiscard]] WEFT_INLINE static uint32_t count_of(uint32_t rest) { return (rest & 1023) + 1; }
   [[nodiscard]] WEFT_INLINE Accumulate unpack() const {
     Accumulate call{};
     call.target = first(addresses);
     call.origin = second(addresses);
     call.compare = first(addresses + 3);
     call.result = second(addresses + 3);
-    call.count = call.block = (rest & 1023) + 1;
+    call.count = call.block = count_of(rest);
     call.size = 1u << (rest >> 10 & 3);
     call.kind = static_cast<Accumulate::Kind>(rest >> 12 & 3);
     call.reduction = {static_cast<ReduceOp>(rest >> 14 & 15), static_cast<Element>(rest >> 18 & 31)};

@@ -118,7 +118,7 @@ __device__ void copy_items(Shared& shared, uint32_t blocks) {
   }
 }
 
-/// Stores the data contained in the command.
+/// Stores the data contained in the command with one warp.
 __device__ void store_inline(const Shared& shared) {
   if (threadIdx.x < shared.words[Command::bytes])
     reinterpret_cast<unsigned char*>(shared.dst())[threadIdx.x] =
@@ -128,14 +128,19 @@ __device__ void store_inline(const Shared& shared) {
 /// Whether items says so: CallWord::kCall and kInline are not set in a packed operation.
 __device__ __forceinline__ bool is_packed(uint32_t items) { return items >> 28 == Command::kPacked >> 28; }
 
-/// Executes an accumulate operation of the command's words with one block.
-__device__ __noinline__ void serve_packed(const Shared& shared) {
+/// The accumulate operation in the command's words.
+__device__ __forceinline__ Accumulate packed_call(const Shared& shared) {
   PackedAccumulate packed;
 #pragma unroll
   for (uint32_t i = 0; i < PackedAccumulate::kAddressWords; ++i)
     packed.addresses[i] = shared.words[Command::packed_word(i)];
   packed.rest = shared.words[Command::items];
-  const Accumulate call = packed.unpack();
+  return packed.unpack();
+}
+
+/// Executes such an operation with one block.
+__device__ __noinline__ void serve_packed(const Shared& shared) {
+  const Accumulate call = packed_call(shared);
   for (uint64_t i = threadIdx.x; i < call.count; i += blockDim.x) accumulate_element<true>(call, i);
 }
 
@@ -159,7 +164,7 @@ __device__ __forceinline__ bool is_call(const Shared& shared) {
 __device__ __forceinline__ bool has_local_output(const Shared& shared) {
   const uint32_t items = shared.words[Command::items];
   if (is_packed(items)) return (items & PackedAccumulate::kOutputIsLocal) != 0;
-  return is_call(shared) || shared.words[Command::epoch] == Command::kOutputIsLocal;
+  return is_call(shared) || shared.words[Command::epoch] == Command::own_gpu;
 }
 
 /// Makes the stores of this thread's block visible: system-wide, or on this GPU if it owns the output. All
@@ -171,13 +176,12 @@ __device__ __forceinline__ void fence(const Shared& shared) {
     __threadfence_system();
 }
 
-/// One block's part of a command that `blocks` blocks share. Returns true if a collective timed out.
+/// One block's part of a command that is not short and that `blocks` blocks share. Returns true if a
+/// collective timed out.
 __device__ bool serve(const ResidentKernelParams& params, Shared& shared, uint32_t blocks) {
   bool late = false;
   if (is_call(shared))
     late = serve_call(params.slot_configs, shared.words, shared.config, blockIdx.x, blocks);
-  else if (shared.words[Command::items] == Command::kInline)
-    store_inline(shared);
   else if (is_packed(shared.words[Command::items]))
     serve_packed(shared);
   else if (shared.words[Command::items] == Command::kAccumulate)
@@ -189,6 +193,53 @@ __device__ bool serve(const ResidentKernelParams& params, Shared& shared, uint32
                blockIdx.x * blockDim.x + threadIdx.x, blocks * blockDim.x);
   __syncthreads();
   return late;
+}
+
+/// The copy of a command, if one warp executes it with a word for each lane; otherwise empty.
+__device__ __forceinline__ ShortCopy short_copy(const Shared& shared) {
+  if (shared.words[Command::items] != 0) return {};
+  return ShortCopy::of(shared.dst(), shared.src(), shared.words[Command::bytes]);
+}
+
+/// The first warp executes a short copy. Afterwards its words are visible. To a peer a round trip is shorter
+/// than a system-wide fence; to host memory it is longer.
+__device__ __noinline__ void serve_short_copy(const Shared& shared, ShortCopy copy) {
+  const uint32_t lane = threadIdx.x & 31;
+  const bool to_peer = shared.words[Command::epoch] == Command::peer_gpu;
+  const bool arrived = copy.run(lane, to_peer);
+  if (to_peer && __all_sync(~0u, arrived)) return;
+  __syncwarp();
+  if (lane == 0) fence(shared);
+}
+
+/// The first warp stores the data in a command or executes the accumulate operation in it. Afterwards the
+/// result is visible.
+__device__ __noinline__ void serve_short_words(const Shared& shared) {
+  const uint32_t lane = threadIdx.x & 31, items = shared.words[Command::items];
+  if (items == Command::kInline) {
+    store_inline(shared);
+  } else {
+    const Accumulate call = packed_call(shared);
+    if (lane < call.count) accumulate_element<true>(call, lane);
+  }
+  __syncwarp();
+  if (lane == 0) fence(shared);
+}
+
+/// The first warp executes a command with at most one word or vector for each lane. Returns false for others.
+__device__ __forceinline__ bool serve_short(const ResidentKernelParams& params, Shared& shared) {
+  if (is_vec16_call(shared.words)) {
+    serve_vec16_call(params.slot_configs, shared.words, shared.config);
+    return true;
+  }
+  const uint32_t items = shared.words[Command::items];
+  if (items == Command::kInline || (is_packed(items) && PackedAccumulate::count_of(items) <= 32)) {
+    serve_short_words(shared);
+    return true;
+  }
+  const ShortCopy copy = short_copy(shared);
+  if (copy.count != 0) serve_short_copy(shared, copy);
+  return copy.count != 0;
 }
 
 /// A block other than block 0: serves relayed commands until the instance ends.
@@ -253,9 +304,8 @@ __device__ __noinline__ void lead(const ResidentKernelParams& params, ResidentKe
     if (threadIdx.x < 32) {
       take(params, shared, next, born);
       __syncwarp();
-      // This warp alone executes one-vector calls; the other warps keep waiting.
-      while (!shared.leave && is_vec16_call(shared.words)) {
-        serve_vec16_call(params.slot_configs, shared.words, shared.config);
+      // This warp alone executes short commands; the other warps keep waiting.
+      while (!shared.leave && serve_short(params, shared)) {
         if (threadIdx.x == 0) publish(params.status, next, before, params.instance);
         __syncwarp();
         take(params, shared, ++next, born);

@@ -42,11 +42,17 @@ struct alignas(64) Command {
   /// kAccumulate: src is an Accumulate (kernel/accumulate.hpp) in pinned host memory. kPacked with the rest
   /// of a PackedAccumulate: its addresses are in the other words but `blocks`. Otherwise
   /// items holds a CallWord (kernel/collective.hpp), a collective with epoch `epoch`. For copies, `epoch` is
-  /// kOutputIsLocal if all destinations are memory of the GPU that runs the kernel.
+  /// an Output.
   enum Word { dst_low, dst_high, src_low, src_high, bytes, blocks, items, epoch };
   static constexpr uint32_t kInline = 1u << 30, kInlineBytes = 8;
   static constexpr uint32_t kAccumulate = 1u << 29, kPacked = 1u << 28;
-  static constexpr uint32_t kOutputIsLocal = 1;
+  /// The place of all destinations, which says how their stores become visible.
+  enum Output : uint32_t {
+    anywhere,  ///< host memory, for instance: by a system-wide fence
+    own_gpu,   ///< memory of the GPU that runs the kernel: by a fence of that GPU
+    peer_gpu   ///< memory of other GPUs: short copies read back what they stored, others by a system-wide
+               ///< fence
+  };
   /// Index of word i of PackedAccumulate::addresses.
   [[nodiscard]] WEFT_BOTH_SIDES static constexpr uint32_t packed_word(uint32_t i) {
     return i <= bytes ? i : static_cast<uint32_t>(epoch);

@@ -187,11 +187,16 @@ Code issue(std::span<const kernel::CopyItem> items, cuda::Stream stream) {
   return cuda::kSuccess;
 }
 
+kernel::Command::Output output_of(const WorkQueue& queue, const Memory& to) {
+  if (cuda::owns(queue, to)) return kernel::Command::own_gpu;
+  return to.on_device() ? kernel::Command::peer_gpu : kernel::Command::anywhere;
+}
+
 /// Submits to a kernel if one accepts the copies; else returns an empty ticket.
 Ticket submit_to_kernel(WorkQueue& queue, std::span<const kernel::CopyItem> items, const Memory& to,
                         const Memory& from, bool for_resident_kernel, bool engines_busy) {
   if (for_resident_kernel)
-    if (const uint32_t number = queue.resident_kernel.submit(items, from.staging, cuda::owns(queue, to)))
+    if (const uint32_t number = queue.resident_kernel.submit(items, from.staging, output_of(queue, to)))
       return TicketAccess::make(TicketAccess::Executor::resident_kernel, queue, number);
   if (queue.batch_copy.accepts(items, engines_busy))
     if (const uint32_t number = queue.batch_copy.launch(items, to.imported))

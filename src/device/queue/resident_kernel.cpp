@@ -212,7 +212,7 @@ void ResidentKernel::keep_running(uint64_t busy) {
 }
 
 uint32_t ResidentKernel::submit(std::span<const kernel::CopyItem> items, bool host_source,
-                                bool output_is_local) {
+                                kernel::Command::Output output) {
   const size_t count = items.size(), bytes = bytes_of(items);
   const std::lock_guard lock(mutex_);
   const uint32_t blocks = blocks_for(count, bytes);
@@ -224,14 +224,14 @@ uint32_t ResidentKernel::submit(std::span<const kernel::CopyItem> items, bool ho
     kernel::CopyItem inlined = items[0];
     inlined.src = 0;
     std::memcpy(&inlined.src, reinterpret_cast<const void*>(items[0].src), bytes);
-    write(slot->number, inlined, 1, kernel::Command::kInline, output_is_local);
+    write(slot->number, inlined, 1, kernel::Command::kInline, output);
   } else if (count == 1) {
-    write(slot->number, items[0], std::min(blocks, instance_blocks_), 0, output_is_local);
+    write(slot->number, items[0], std::min(blocks, instance_blocks_), 0, output);
   } else {
     uint64_t longest = 0;
     for (const kernel::CopyItem& item : items) longest = std::max(longest, item.bytes);
     write(slot->number, {0, items_address(*slot), longest}, std::min(blocks, instance_blocks_), slot->count,
-          output_is_local);
+          output);
   }
   return slot->number;
 }
@@ -285,11 +285,10 @@ bool ResidentKernel::running() {
 }
 
 void ResidentKernel::write(uint32_t number, const kernel::CopyItem& item, uint32_t blocks, uint32_t items,
-                           bool output_is_local) {
+                           kernel::Command::Output output) {
   write(number, {static_cast<uint32_t>(item.dst), static_cast<uint32_t>(item.dst >> 32),
                  static_cast<uint32_t>(item.src), static_cast<uint32_t>(item.src >> 32),
-                 static_cast<uint32_t>(item.bytes), blocks, items,
-                 output_is_local ? kernel::Command::kOutputIsLocal : 0});
+                 static_cast<uint32_t>(item.bytes), blocks, items, output});
 }
 
 void ResidentKernel::write(uint32_t number, const uint32_t (&words)[8]) {

@@ -35,10 +35,11 @@ class ResidentKernel {
   [[nodiscard]] bool accepts(std::span<const kernel::CopyItem> items) const;
   /// Submits the copies as one command. Returns the command number; 0 if no instance can take the command:
   /// use a copy engine. `host_source`: the sources are host memory, so up to 8 bytes travel inline.
-  /// `output_is_local`: the destinations are memory of the queue's GPU, which saves a system-wide fence.
+  /// `output`: where the destinations lie, as far as it is known.
   [[nodiscard]] uint32_t submit(std::span<const kernel::CopyItem> items, bool host_source,
-                                bool output_is_local = false);
+                                kernel::Command::Output output = kernel::Command::anywhere);
   /// Submits an accumulate operation on at most kResidentAccumulateBytes; 0 as above: launch it.
+  /// `output_is_local`: it changes memory of the queue's GPU only, which saves a system-wide fence.
   [[nodiscard]] uint32_t submit(const kernel::Accumulate& accumulate, bool output_is_local = false);
   /// Submits a collective encoded in the words of a command (kernel/collective.hpp). Returns the command
   /// number; 0: launch a collective kernel instead.
@@ -86,7 +87,7 @@ class ResidentKernel {
   /// Address of the items of a slot on the GPU.
   [[nodiscard]] Address items_address(const Slot& slot) const;
   void write(uint32_t number, const kernel::CopyItem& item, uint32_t blocks, uint32_t items,
-             bool output_is_local = false);
+             kernel::Command::Output output = kernel::Command::anywhere);
   void write(uint32_t number, const uint32_t (&words)[8]);
   void schedule_keep_running(uint64_t time);
 
