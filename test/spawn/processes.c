@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Parents and children of MPI_Comm_spawn, and jobs that connect. Arguments: the mode and its arguments.
- * spawn.py runs it. */
+ * spawn.py runs it. The modes of jobs that connect are in connections.c. */
 #define _GNU_SOURCE
+#include "processes.h"
+
 #include <dirent.h>
 #include <mpi.h>
 #include <sched.h>
@@ -12,36 +14,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                      \
-  do {                                                                        \
-    if (!(condition)) {                                                       \
-      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
-      MPI_Abort(MPI_COMM_WORLD, 9);                                           \
-    }                                                                         \
-  } while (0)
-
 enum { kLarge = 300000 };
 
-static int rank_of(MPI_Comm comm) {
-  int rank;
-  MPI_Comm_rank(comm, &rank);
-  return rank;
-}
-
-static int size_of(MPI_Comm comm) {
-  int size;
-  MPI_Comm_size(comm, &size);
-  return size;
-}
-
-static int class_of(int code) {
-  int class;
-  MPI_Error_class(code, &class);
-  return class;
-}
-
-/* Every rank of one side exchanges with every rank of the other side. */
-static void exchange(MPI_Comm intercomm) {
+void exchange(MPI_Comm intercomm) {
   int remote;
   MPI_Comm_remote_size(intercomm, &remote);
   const int rank = rank_of(intercomm);
@@ -59,8 +34,7 @@ static void exchange(MPI_Comm intercomm) {
     }
 }
 
-/* Collectives, a window and a file on the merged communicator. */
-static void merged(MPI_Comm intercomm, int high, const char* file) {
+void merged(MPI_Comm intercomm, int high, const char* file) {
   MPI_Comm all;
   MPI_Intercomm_merge(intercomm, high, &all);
   const int rank = rank_of(all), size = size_of(all);
@@ -149,7 +123,7 @@ static long memory_kib(void) {
   return kib;
 }
 
-static const char* self;
+const char* self;
 
 static MPI_Comm spawn(const char* mode, const char* argument, int processes, MPI_Info info) {
   MPI_Comm children;
@@ -295,101 +269,6 @@ static void multiple(void) {
   MPI_Comm_disconnect(&children);
 }
 
-/* accept NAME, connect NAME: two jobs by the name service. */
-static void accept_job(char** arguments) {
-  char port[MPI_MAX_PORT_NAME] = "";
-  MPI_Comm other;
-  if (rank_of(MPI_COMM_WORLD) == 0) {
-    MPI_Open_port(MPI_INFO_NULL, port);
-    MPI_Publish_name(arguments[0], MPI_INFO_NULL, port);
-    printf("published\n");
-    fflush(stdout);
-  }
-  MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other);
-  exchange(other);
-  if (rank_of(MPI_COMM_WORLD) == 0) {
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    CHECK(class_of(MPI_Publish_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_NAME);
-    CHECK(MPI_Unpublish_name(arguments[0], MPI_INFO_NULL, port) == MPI_SUCCESS);
-    CHECK(class_of(MPI_Unpublish_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_SERVICE);
-    CHECK(class_of(MPI_Lookup_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_NAME);
-    MPI_Close_port(port);
-    CHECK(class_of(MPI_Close_port(port)) == MPI_ERR_PORT);
-  }
-  merged(other, 0, NULL);
-  MPI_Comm_disconnect(&other);
-}
-
-static void connect_job(char** arguments) {
-  char port[MPI_MAX_PORT_NAME];
-  MPI_Comm other;
-  const int leads = rank_of(MPI_COMM_WORLD) == 0;
-  if (leads) MPI_Lookup_name(arguments[0], MPI_INFO_NULL, port);
-  MPI_Comm_connect(leads ? port : NULL, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other);
-  exchange(other);
-  merged(other, 1, NULL);
-  MPI_Comm_disconnect(&other);
-}
-
-/* halves: the two halves of one job connect; then two ranks join by a socket. */
-static void halves(void) {
-  const int rank = rank_of(MPI_COMM_WORLD), half = rank % 2;
-  char port[MPI_MAX_PORT_NAME] = "";
-  MPI_Comm side, other;
-  MPI_Comm_split(MPI_COMM_WORLD, half, 0, &side);
-  if (rank == 0) MPI_Open_port(MPI_INFO_NULL, port);
-  MPI_Bcast(port, MPI_MAX_PORT_NAME, MPI_CHAR, 0, MPI_COMM_WORLD);
-  if (half == 0)
-    MPI_Comm_accept(port, MPI_INFO_NULL, 0, side, &other);
-  else
-    MPI_Comm_connect(port, MPI_INFO_NULL, 0, side, &other);
-  exchange(other);
-  merged(other, half, NULL);
-  MPI_Comm_disconnect(&other);
-  if (rank == 0) MPI_Close_port(port);
-  MPI_Comm_free(&side);
-}
-
-/* join FD: with the process at the other end of a socket. */
-static void join(char** arguments) {
-  MPI_Comm other;
-  MPI_Comm_join(atoi(arguments[0]), &other);
-  CHECK(other != MPI_COMM_NULL);
-  exchange(other);
-  MPI_Comm_disconnect(&other);
-}
-
-/* wrong: errors of calls that cannot succeed. */
-static void wrong(void) {
-  char port[MPI_MAX_PORT_NAME] = "";
-  MPI_Comm other;
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  CHECK(class_of(MPI_Comm_connect("no port", MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other)) == MPI_ERR_PORT);
-  CHECK(other == MPI_COMM_NULL);
-  CHECK(class_of(MPI_Comm_accept("no port", MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other)) == MPI_ERR_PORT);
-  CHECK(class_of(MPI_Close_port("no port")) == MPI_ERR_PORT);
-  CHECK(class_of(MPI_Lookup_name("weft test: never published", MPI_INFO_NULL, port)) == MPI_ERR_NAME);
-  MPI_Open_port(MPI_INFO_NULL, port);
-  MPI_Info timeout;
-  MPI_Info_create(&timeout);
-  MPI_Info_set(timeout, "timeout", "1");
-  char first[MPI_MAX_PORT_NAME];
-  memcpy(first, port, sizeof first);
-  MPI_Bcast(first, MPI_MAX_PORT_NAME, MPI_CHAR, 0, MPI_COMM_WORLD);
-  if (rank_of(MPI_COMM_WORLD) == 1) /* nobody accepts */
-    CHECK(class_of(MPI_Comm_connect(first, timeout, 0, MPI_COMM_SELF, &other)) == MPI_ERR_PORT);
-  MPI_Barrier(MPI_COMM_WORLD);
-  MPI_Info_free(&timeout);
-  MPI_Close_port(port);
-  MPI_Comm inverse;
-  MPI_Comm_dup(MPI_COMM_WORLD, &inverse);
-  const int code =
-      MPI_Comm_spawn(self, MPI_ARGV_NULL, 0, MPI_INFO_NULL, 0, inverse, &other, MPI_ERRCODES_IGNORE);
-  CHECK(class_of(code) == (rank_of(inverse) == 0 ? MPI_ERR_ARG : MPI_ERR_SPAWN));
-  MPI_Comm_free(&inverse);
-}
-
 /* dies SIGNAL: the parent waits for a child that ends so. */
 static void dies(char** arguments) {
   MPI_Comm children = spawn("victim", arguments[0], 1, MPI_INFO_NULL);
@@ -406,13 +285,6 @@ static void victim(char** arguments) {
 }
 
 /* leaves: the child ends without MPI_Comm_disconnect. Prints the errors of later operations with it. */
-static void print_error(const char* call, int code) {
-  char text[MPI_MAX_ERROR_STRING];
-  int length;
-  MPI_Error_string(code, text, &length);
-  printf("%s: %s\n", call, text);
-}
-
 static void leaves(void) {
   MPI_Comm children, all;
   MPI_Request requests[2];
@@ -440,44 +312,6 @@ static void leaver(void) {
   MPI_Comm_get_parent(&parents);
   MPI_Intercomm_merge(parents, 1, &all);
   MPI_Send(&value, 1, MPI_INT, 0, 1, parents);
-}
-
-/* names NAME: the name service of the launcher. */
-static void names(char** arguments) {
-  char port[MPI_MAX_PORT_NAME], found[MPI_MAX_PORT_NAME] = "";
-  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  MPI_Open_port(MPI_INFO_NULL, port);
-  CHECK(class_of(MPI_Lookup_name(arguments[0], MPI_INFO_NULL, found)) == MPI_ERR_NAME);
-  CHECK(MPI_Publish_name(arguments[0], MPI_INFO_NULL, port) == MPI_SUCCESS);
-  CHECK(class_of(MPI_Publish_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_NAME);
-  CHECK(MPI_Lookup_name(arguments[0], MPI_INFO_NULL, found) == MPI_SUCCESS && strcmp(found, port) == 0);
-  CHECK(MPI_Unpublish_name(arguments[0], MPI_INFO_NULL, port) == MPI_SUCCESS);
-  CHECK(class_of(MPI_Unpublish_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_SERVICE);
-  CHECK(class_of(MPI_Lookup_name(arguments[0], MPI_INFO_NULL, found)) == MPI_ERR_NAME);
-  MPI_Close_port(port);
-}
-
-/* accept_broken NAME, connect_broken NAME: a rank of the accepting job dies before the jobs connect. */
-static void accept_broken(char** arguments) {
-  char port[MPI_MAX_PORT_NAME] = "";
-  MPI_Comm other = MPI_COMM_NULL;
-  if (rank_of(MPI_COMM_WORLD) == 1) kill(getpid(), SIGKILL);
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  MPI_Open_port(MPI_INFO_NULL, port);
-  MPI_Publish_name(arguments[0], MPI_INFO_NULL, port);
-  printf("published\n");
-  fflush(stdout);
-  print_error("accept", MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other));
-  CHECK(other == MPI_COMM_NULL);
-}
-
-static void connect_broken(char** arguments) {
-  char port[MPI_MAX_PORT_NAME] = "";
-  MPI_Comm other = MPI_COMM_NULL;
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  if (rank_of(MPI_COMM_WORLD) == 0) MPI_Lookup_name(arguments[0], MPI_INFO_NULL, port);
-  print_error("connect", MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other));
-  CHECK(other == MPI_COMM_NULL);
 }
 
 int main(int argc, char** argv) {
