@@ -82,6 +82,17 @@ def test_page(weft, files, tmp_path):
     assert "good" in weft("report", *files, "-o", page, "--json", "--no-reference").out
 
 
+def test_a_sentence_of_all_rows_is_said_once(weft, tmp_path):
+    pytest.importorskip("matplotlib")
+    rows = [{"size": size, "kinds": "H H", "latency_us": 1.0} for size in SIZES]
+    found = {"format": 1, "program": "latency", "ranks": 2, "library": "Weft", "rows": rows, "machine": {}}
+    (tmp_path / "a.json").write_text(json.dumps(found))
+    page = tmp_path / "r.html"
+    assert weft("report", str(tmp_path / "a.json"), "-o", str(page), "--no-reference").status == 0
+    assert page.read_text().count("to compare with") == 1
+    assert '<th scope="col">verdict</th>' not in page.read_text()
+
+
 def test_in_a_browser(weft, files, tmp_path):
     pytest.importorskip("matplotlib")
     browser = shutil.which("chromium") or shutil.which("chromium-browser")

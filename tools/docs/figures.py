@@ -43,11 +43,11 @@ def host(root):
     rows = []
     for row in found["rows"]:
         if row["ratio"] is not None:
-            rows.append([row["point"], *(number(row[library]) for library in libraries), number(row["ratio"])])
+            rows.append([row["point"], number(row["ratio"]), *(number(row[library]) for library in libraries)])
     source = "%s, %s cores, %s; medians of %d rounds ([host.json](../bench/results/host.json)).\n\n" % (
         machine["processor"], machine["cores"], found["date"], found["rounds"],
     )  # fmt: skip
-    return source + table(["row", *libraries, "Weft : better of the others"], rows)
+    return source + table(["row", "ratio", *libraries], rows)
 
 
 def peers(root, gpus):
@@ -58,12 +58,12 @@ def peers(root, gpus):
     rows = []
     for row in found["rows"]:
         figures = [number(row["figures"].get(column)) for column in columns]
-        rows.append(["%s (%s)" % (row["point"], row["unit"]), *figures, number(row["ratio"])])
+        rows.append(["%s (%s)" % (row["point"], row["unit"]), number(row["ratio"]), *figures])
     link = "[%s](../bench/results/%s)" % (name, name)
     source = "%d x %s, driver %s, %s, commit %s; medians of %d rounds (%s).\n\n" % (
         found["gpus"], found["gpu"], found["driver"], found["date"], found["commit"], found["rounds"], link,
     )  # fmt: skip
-    return source + table(["row", *columns, "Weft : best of the others"], rows)
+    return source + table(["row", "ratio", *columns], rows)
 
 
 def jacobi(root):
@@ -98,13 +98,13 @@ def beside(root):
             figures = [other[field] for run in one["runs"] for other in run["rows"] if other["size"] == row["size"]]
             best = max(figures[1:]) if field == "bandwidth_mb_s" else min(figures[1:])
             what = "%s %s, %d ranks (%s)" % (one["program"], size(row["size"]), one["ranks"], UNITS[field])
-            rows.append([what, *map(number, figures), number(figures[0] / best)])
+            rows.append([what, number(figures[0] / best), *map(number, figures)])
     link = "[toolbox-2.json](../bench/results/toolbox-2.json)"
     source = "%s, %d cores, %s, commit %s; medians of %s rounds (%s).\n\n" % (
         machine["processor"], machine["cores"], found["date"], found["commit"],
         " and ".join(map(str, sorted(rounds))), link,
     )  # fmt: skip
-    return source + table(["row", *names, "Weft : best of the others"], rows)
+    return source + table(["row", "ratio", *names], rows)
 
 
 def size(count):

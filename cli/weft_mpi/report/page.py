@@ -13,6 +13,8 @@ figure { margin: 1rem 0; } figure svg { width: 100%; height: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; } caption { text-align: left; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #ddd; }
 td:first-child, td:last-child { white-space: nowrap; }
+@media (max-width: 30rem) { body { padding: 0 .5rem; } table { font-size: .75rem; } th, td { padding: .2rem .3rem; }
+  td:first-child, td.figure { white-space: normal; } }
 td.figure { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .good::before { content: "\\2713  "; } .fair::before { content: "\\25CB  "; } .poor::before { content: "\\2717  "; }
 .good { color: #00543d; } .fair { color: #7a4b00; } .poor { color: #8c2d04; font-weight: bold; }
@@ -50,17 +52,28 @@ def render(title, sections, machines):
     return "".join(parts)
 
 
+def columns_of(section):
+    """Returns (sentence, number of columns): the verdict once, if all rows have the same and no grade; else "", 4."""
+    verdicts = {(words, grade) for _, _, words, grade in section["rows"]}
+    (words, grade), *others = verdicts or {("", "")}
+    return (words, 2) if len(section["rows"]) > 1 and not others and not grade else ("", 4)
+
+
 def render_section(section, prefix):
     picture = prefix_identifiers(inline(charts.rendered(charts.figure_of(section["draw"]), "svg")), prefix)
     title = html.escape(section["title"])
     parts = ["<section>\n<h2>%s</h2>\n" % title]
     parts += ['<p class="note">%s</p>\n' % html.escape(line) for line in section["note"]]
     parts.append('<figure role="img" aria-label="Chart: %s">\n%s</figure>\n' % (title, picture))
+    sentence, columns = columns_of(section)
+    if sentence:
+        parts.append('<p class="note">All rows: %s.</p>\n' % html.escape(sentence))
     parts.append("<table>\n<thead><tr>%s</tr></thead>\n<tbody>\n" % "".join(
-        '<th scope="col">%s</th>' % html.escape(heading) for heading in section["headings"]))  # fmt: skip
+        '<th scope="col">%s</th>' % html.escape(heading) for heading in section["headings"][:columns]))  # fmt: skip
     for what, figure, words, grade in section["rows"]:
-        parts.append('<tr><td>%s</td><td class="figure">%s</td><td>%s</td><td class="%s">%s</td></tr>\n' % (
-            html.escape(what), html.escape(figure), html.escape(words), grade or "none", grade))  # fmt: skip
+        cells = ["<td>%s</td>" % html.escape(what), '<td class="figure">%s</td>' % html.escape(figure),
+                 "<td>%s</td>" % html.escape(words), '<td class="%s">%s</td>' % (grade or "none", grade)]  # fmt: skip
+        parts.append("<tr>%s</tr>\n" % "".join(cells[:columns]))
     parts.append("</tbody>\n</table>\n</section>\n")
     return "".join(parts)
 
