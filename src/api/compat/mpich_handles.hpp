@@ -117,6 +117,7 @@ template <class K>
 class PredefinedTable {
  public:
   constexpr PredefinedTable() {
+    for (Predefined& entry : by_foreign_) entry = {0, static_cast<int>(kInvalidNative)};
     for (size_t i = 1; i < K::kCount; ++i) {
       Predefined& entry = by_foreign_[place(K::kBegin[i].foreign)];
       if (entry.foreign != 0) collision();
@@ -125,11 +126,8 @@ class PredefinedTable {
     }
     by_native_[K::kBegin[0].native - kFirst] = K::kBegin[0].foreign;
   }
-  /// The native handle; 0 for a handle that is not in the table, as the null handle.
-  [[nodiscard]] uintptr_t native(Handle handle) const {
-    const Predefined& entry = by_foreign_[place(handle)];
-    return entry.foreign == handle ? static_cast<uintptr_t>(entry.native) : 0;
-  }
+  /// The only entry that may be that of the handle.
+  [[nodiscard]] const Predefined& entry(Handle handle) const { return by_foreign_[place(handle)]; }
   [[nodiscard]] Handle foreign(uintptr_t native) const {
     return native - kFirst < kSize ? by_native_[native - kFirst] : 0;
   }
@@ -156,8 +154,9 @@ template <class K>
 /// predefined handle would cost as much as the rest of a function.
 template <class K>
 [[gnu::always_inline]] inline typename K::Native in(Handle handle) {
-  if (const uintptr_t found = kPredefined<K>.native(handle); found != 0) [[likely]]
-    return reinterpret_cast<typename K::Native>(found);
+  const Predefined& entry = kPredefined<K>.entry(handle);
+  if (entry.foreign == handle) [[likely]]
+    return reinterpret_cast<typename K::Native>(static_cast<uintptr_t>(entry.native));
   return in_slot<K>(handle);
 }
 /// The program's handle of a native handle, which the program owns from now on. Throws std::bad_alloc.
