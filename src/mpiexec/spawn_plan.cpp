@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <sstream>
 
 #include "launch/cpus.hpp"
+#include "launch/spawn_info.hpp"
 #include "mpiexec/hosts.hpp"
 #include "mpiexec/placement.hpp"
 
@@ -16,18 +16,12 @@ namespace weft::mpiexec {
 namespace {
 
 using launch::SpawnProgram;
-
-/// Returns the value of the last of the keys that is given; null: none is.
-const std::string* find(const launch::Values& info, std::initializer_list<std::string_view> keys) {
-  for (auto entry = info.rbegin(); entry != info.rend(); ++entry)
-    if (std::find(keys.begin(), keys.end(), entry->first) != keys.end()) return &entry->second;
-  return nullptr;
-}
+using launch::value_of;
 
 Error spawn_error(const Error& why) { return Error(Errc::spawn, why.message()); }
 
 Status check_host(const launch::Values& info) {
-  const std::string* list = find(info, {"host", "add-host"});
+  const std::string* list = value_of(info, {"host", "add-host"});
   if (list == nullptr) return {};
   std::vector<Host> hosts;
   if (Status added = add_host_list(hosts, "the info key host", *list); !added.ok())
@@ -42,7 +36,7 @@ Status check_host(const launch::Values& info) {
 }
 
 Status check_architecture(const launch::Values& info) {
-  const std::string* wanted = find(info, {"arch"});
+  const std::string* wanted = value_of(info, {"arch"});
   utsname system{};
   if (wanted == nullptr || ::uname(&system) != 0 || *wanted == system.machine) return {};
   return Error(Errc::spawn, "arch = " + *wanted + ", and this host has " + system.machine);
@@ -60,30 +54,19 @@ std::string locate(const std::string& command, const std::string* path, const st
   return ::access(own.c_str(), X_OK) == 0 ? own : command;
 }
 
-/// Lines NAME=VALUE.
-Status add_variables(const std::string& lines, Program& program) {
-  std::stringstream text(lines);
-  for (std::string line; std::getline(text, line);) {
-    if (line.empty()) continue;
-    const size_t equals = line.find('=');
-    if (equals == 0 || equals == line.npos)
-      return Error(Errc::spawn, "env: '" + line + "' is not of the form NAME=VALUE");
-    program.variables.emplace_back(line.substr(0, equals), line.substr(equals + 1));
-  }
-  return {};
-}
-
 Result<Program> make_program(const SpawnProgram& spawned, const Options& defaults) {
   WEFT_TRY(check_host(spawned.info));
   WEFT_TRY(check_architecture(spawned.info));
   Program program;
   program.ranks = spawned.processes;
   if (!defaults.programs.empty()) program.variables = defaults.programs.front().variables;
-  if (const std::string* directory = find(spawned.info, {"wdir", "wd"})) program.directory = *directory;
-  if (const std::string* lines = find(spawned.info, {"env"})) WEFT_TRY(add_variables(*lines, program));
-  if (const std::string* handler = find(spawned.info, {"mpi_initial_errhandler"}))
+  if (const std::string* directory = value_of(spawned.info, {"wdir", "wd"})) program.directory = *directory;
+  auto variables = launch::variables_of(spawned.info);
+  if (!variables) return std::move(variables).error();
+  program.variables.insert(program.variables.end(), variables->begin(), variables->end());
+  if (const std::string* handler = value_of(spawned.info, {"mpi_initial_errhandler"}))
     program.variables.emplace_back("WEFT_ERRORS_INITIAL", *handler);
-  program.argv.push_back(locate(spawned.command, find(spawned.info, {"path"}), program.directory));
+  program.argv.push_back(locate(spawned.command, value_of(spawned.info, {"path"}), program.directory));
   program.argv.insert(program.argv.end(), spawned.arguments.begin(), spawned.arguments.end());
   return program;
 }
@@ -109,10 +92,10 @@ Result<std::vector<RankPlan>> plan_spawned(const launch::SpawnRequest& request, 
     auto program = make_program(spawned, defaults.options);
     if (!program) return std::move(program).error();
     options.programs.push_back(std::move(*program));
-    if (const std::string* map = find(spawned.info, {"map_by"}))
+    if (const std::string* map = value_of(spawned.info, {"map_by"}))
       if (Status set = set_map(options, "the info key map_by", *map); !set.ok())
         return spawn_error(set.error());
-    if (const std::string* bind = find(spawned.info, {"bind_to"}))
+    if (const std::string* bind = value_of(spawned.info, {"bind_to"}))
       if (Status set = set_bind(options, "the info key bind_to", *bind); !set.ok())
         return spawn_error(set.error());
   }

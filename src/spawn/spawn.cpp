@@ -9,6 +9,8 @@
 #include "base/process_watch.hpp"
 #include "coll/bootstrap/group.hpp"
 #include "core/instance.hpp"
+#include "core/instance.hpp"
+#include "launch/spawn_info.hpp"
 #include "spawn/port.hpp"
 
 namespace weft::spawn {
@@ -45,26 +47,21 @@ struct Request {
   std::vector<int> wanted;  // maxprocs of each program
 };
 
-const std::string* find(const launch::Values& info, std::string_view key) {
-  for (const auto& [name, value] : info)
-    if (name == key) return &value;
-  return nullptr;
-}
-
 Result<Request> make_request(std::vector<Program> programs, std::string parent) {
   Request made;
   std::error_code unknown;  // then the launcher chooses
   made.request.directory = std::filesystem::current_path(unknown).string();
   made.request.parent_value = std::move(parent);
   for (Program& program : programs) {
-    if (const std::string* file = find(program.info, "file")) {
+    if (const std::string* file = launch::value_of(program.info, {"file"})) {
       auto values = read_info_file(*file);
       if (!values) return std::move(values).error();
       for (auto& value : *values)
-        if (find(program.info, value.first) == nullptr) program.info.push_back(std::move(value));
+        if (launch::value_of(program.info, {value.first}) == nullptr)
+          program.info.push_back(std::move(value));
     }
     int processes = program.processes;
-    if (const std::string* soft = find(program.info, "soft")) {
+    if (const std::string* soft = launch::value_of(program.info, {"soft"})) {
       auto number = largest_of(*soft, processes);
       if (!number) return std::move(number).error();
       if (*number == 0)

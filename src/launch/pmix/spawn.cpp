@@ -3,22 +3,17 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
 #include <sstream>
 #include <utility>
+
+#include "launch/spawn_info.hpp"
 
 namespace weft::launch::pmix {
 namespace {
 
 // Processes beyond the free slots share cores, as under Weft's mpiexec.
 constexpr const char* kDefaultMapping = "slot:OVERSUBSCRIBE";
-
-const std::string* find(const Values& info, std::string_view key) {
-  const auto entry =
-      std::find_if(info.rbegin(), info.rend(), [&](const auto& one) { return one.first == key; });
-  return entry == info.rend() ? nullptr : &entry->second;
-}
 
 /// The command in the first of the folders that has it; the launcher looks for others.
 std::string locate(const std::string& command, const std::string* folders) {
@@ -47,24 +42,18 @@ char** SpawnApps::keep_list(const std::vector<std::string>& texts) {
 }
 
 Status SpawnApps::add(const SpawnProgram& program, const SpawnRequest& request) {
-  const std::string* const directory = find(program.info, "wdir");
+  const std::string* const directory = value_of(program.info, {"wdir"});
   std::vector<std::string> variables{std::string(kParentVariable) + "=" + request.parent_value};
-  if (const std::string* handler = find(program.info, "mpi_initial_errhandler"))
+  if (const std::string* handler = value_of(program.info, {"mpi_initial_errhandler"}))
     variables.push_back("WEFT_ERRORS_INITIAL=" + *handler);
-  if (const std::string* lines = find(program.info, "env")) {
-    std::istringstream text(*lines);
-    for (std::string line; std::getline(text, line);) {
-      if (line.empty()) continue;
-      if (line.find('=') == 0 || line.find('=') == std::string::npos)
-        return Error(Errc::spawn, "env: '" + line + "' is not of the form NAME=VALUE");
-      variables.push_back(line);
-    }
-  }
-  const std::string command = locate(program.command, find(program.info, "path"));
+  auto given = variables_of(program.info);
+  if (!given) return std::move(given).error();
+  for (const auto& [name, value] : *given) variables.push_back(name + "=" + value);
+  const std::string command = locate(program.command, value_of(program.info, {"path"}));
   std::vector<std::string> arguments{command};
   arguments.insert(arguments.end(), program.arguments.begin(), program.arguments.end());
   std::vector<Info>& infos = infos_.emplace_back();
-  if (const std::string* hosts = find(program.info, "host"))
+  if (const std::string* hosts = value_of(program.info, {"host"}))
     infos.push_back(string_info("pmix.host", texts_.emplace_back(*hosts)));
   App& app = apps_.emplace_back();
   app.command = keep(command);
@@ -82,8 +71,8 @@ Result<SpawnApps> SpawnApps::create(const SpawnRequest& request) {
   const std::string *mapping = nullptr, *binding = nullptr;
   for (const SpawnProgram& program : request.programs) {
     WEFT_TRY(made.add(program, request));
-    if (const std::string* value = find(program.info, "map_by")) mapping = value;
-    if (const std::string* value = find(program.info, "bind_to")) binding = value;
+    if (const std::string* value = value_of(program.info, {"map_by"})) mapping = value;
+    if (const std::string* value = value_of(program.info, {"bind_to"})) binding = value;
   }
   made.job_.push_back(
       string_info("pmix.mapby", made.texts_.emplace_back(mapping != nullptr ? *mapping : kDefaultMapping)));
