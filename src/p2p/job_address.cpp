@@ -156,6 +156,7 @@ Result<core::ProcessId> JobConnections::add_other(const core::ProcessAddress& ad
   if (known && !others_[process].ended) {
     processes.release_job(*job);
     ++others_[process].holds;
+    others_[process].abandoned = false;
     return process;
   }
   // Operations of its last connection may be in flight.

@@ -75,8 +75,9 @@ JobConnections::JobConnections(Engine& engine)
         jobs.allow_rings({&source, 1});
         jobs.post(source, kConfirm, message.context);
       });
-  add(kDisconnect, [](JobConnections&, uint32_t, Other& other, const JobMessage&, size_t) {
+  add(kDisconnect, [](JobConnections& jobs, uint32_t source, Other& other, const JobMessage&, size_t) {
     other.peer_disconnected = true;
+    if (other.abandoned) jobs.answer(source, other);
   });
   add(kConfirm, [](JobConnections&, uint32_t, Other& other, const JobMessage& message, size_t) {
     if (message.context != other.accepted) return Engine::drop_malformed();

@@ -38,6 +38,7 @@ class JobConnections {
   void release(std::span<const core::ProcessId> processes);
   [[nodiscard]] Status disconnect(std::span<const core::ProcessId> processes);
   void give_up(core::ProcessId process);
+  void abandon(std::span<const core::ProcessId> processes);
 
   /// Called by the engine when a process of another job is lost.
   void on_lost(core::ProcessId process);
@@ -58,6 +59,7 @@ class JobConnections {
     bool connected = false;             ///< a connect request or reply was exchanged
     bool stale_reply = false;           ///< a reply to a former request has arrived
     bool disconnect_sent = false, peer_disconnected = false;
+    bool abandoned = false;  ///< nothing is sent to it but the answer to its disconnect notice
     bool lost = false;
   };
   struct ConnectRequest {  // received, and not yet answered
@@ -87,12 +89,14 @@ class JobConnections {
   [[nodiscard]] bool on_unknown_source(core::ProcessId known, const std::byte* message, size_t size);
   void on_connect_request(const std::byte* message, size_t size);
   [[nodiscard]] bool withdraw_request(core::ContextId context);
-  /// Forgets processes that have left MPI, if no communicator has them any more.
+  /// Forgets processes that have left MPI or, abandoned, have disconnected, if no communicator has them any
+  /// more.
   void forget_departed();
   [[nodiscard]] bool unused(core::ProcessId process) const;
   [[nodiscard]] bool departed(core::ProcessId process) const;
   [[nodiscard]] bool in_contact(core::ProcessId process, const Other& other);
   [[nodiscard]] bool settled(core::ProcessId process);
+  void answer(core::ProcessId process, Other& other);
   void forget(core::ProcessId process);
   [[nodiscard]] Status remove(std::span<const core::ProcessId> leaving);
   [[nodiscard]] static Error no_answer(core::ProcessId process, const char* what, size_t timeout_s = 0);

@@ -68,13 +68,32 @@ void JobConnections::release(std::span<const core::ProcessId> processes) {
   }
 }
 
+void JobConnections::abandon(std::span<const core::ProcessId> processes) {
+  release(processes);
+  for (const core::ProcessId process : processes)
+    if (unused(process)) {
+      Other& other = others_.at(process);
+      other.abandoned = true;
+      if (other.peer_disconnected) answer(process, other);
+    }
+}
+
+/// The answer to a disconnect notice of an abandoned process.
+void JobConnections::answer(core::ProcessId process, Other& other) {
+  if (!std::exchange(other.disconnect_sent, true)) post(process, kDisconnect);
+}
+
 void JobConnections::forget_departed() {
   std::vector<core::ProcessId> gone;
-  for (const auto& [process, other] : others_)
-    if (unused(process) && !engine_.peers_[process].remote && (other.lost || departed(process)) &&
-        engine_.peers_[process].requests.empty())
-      gone.push_back(process);
-  for (const core::ProcessId process : gone) instance_.processes.release(process);
+  for (auto& [process, other] : others_) {
+    const Peer& peer = engine_.peers_[process];
+    if (!unused(process) || !peer.requests.empty()) continue;
+    const bool answered = other.abandoned && other.disconnect_sent && !Engine::blocked(peer);
+    if (!answered && (peer.remote || (!other.lost && !departed(process)))) continue;
+    gone.push_back(process);
+    other.ended = true;
+  }
+  static_cast<void>(remove(gone));  // those with operations in flight are removed when they connect anew
 }
 
 Status JobConnections::disconnect(std::span<const core::ProcessId> processes) {

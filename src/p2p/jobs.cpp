@@ -41,5 +41,8 @@ Status disconnect(core::Instance& instance, std::span<const core::ProcessId> pro
 void give_up(core::Instance& instance, std::span<const core::ProcessId> processes) {
   for (const core::ProcessId process : processes) instance.engine->jobs().give_up(process);
 }
+void abandon(core::Instance& instance, std::span<const core::ProcessId> processes) {
+  instance.engine->jobs().abandon(processes);
+}
 
 }  // namespace weft::p2p

@@ -70,4 +70,9 @@ void allow_rings(core::Instance& instance, std::span<const core::ProcessId> proc
 /// forgotten without a message, unless something else holds them or a communicator has them.
 void give_up(core::Instance& instance, std::span<const core::ProcessId> processes);
 
+/// Ends one hold on each of the processes, which may count on a connection that this one has not completed.
+/// Without another hold or communicator this one is disconnected for them: their disconnect notices are
+/// answered, and they are forgotten later.
+void abandon(core::Instance& instance, std::span<const core::ProcessId> processes);
+
 }  // namespace weft::p2p

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One of two jobs that connect: messages between all processes of both jobs while each job keeps its own
 // traffic, disconnection, a job that is killed. Arguments: accept or connect, file of the address, mode
-// (traffic, killed, exits, withdrawn, late_reply), number of connections. Or one of several jobs that connect
-// and disconnect in turn: its number, file of the addresses, mode random, number of steps, seed, host of each
-// job (as 001). connect.py runs it.
-#include "coll/construct/connect.hpp"
+// (traffic, killed, exits, withdrawn, late_reply, abandoned), number of connections. Or one of several jobs
+// that connect and disconnect in turn: its number, file of the addresses, mode random, number of steps, seed,
+// host of each job (as 001). connect.py runs it.
+#include "connect.hpp"
 
 #include <signal.h>
 #include <unistd.h>
@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <list>
@@ -25,6 +24,7 @@
 #include "../live_objects.h"
 #include "base/clock.hpp"
 #include "base/config.hpp"
+#include "coll/construct/connect.hpp"
 #include "core/process_address.hpp"
 #include "datatype/predefined.hpp"
 #include "p2p/jobs.hpp"
@@ -33,101 +33,6 @@
 
 namespace weft::coll {
 namespace {
-
-using Bytes = std::vector<std::byte>;
-using core::Communicator;
-using core::Instance;
-using core::Ref;
-using p2p::Transfer;
-
-constexpr size_t kSizes[] = {0, 8, 3000, 20'000, 300'000};
-
-#define CHECK(condition)                                                           \
-  do {                                                                             \
-    if (!(condition)) {                                                            \
-      std::fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                \
-    }                                                                              \
-  } while (false)
-
-/// Ends with the message of an error.
-template <class T>
-T checked(Result<T> result, const char* what) {
-  if (!result) {
-    std::fprintf(stderr, "%s: %s\n", what, result.error().message().c_str());
-    std::_Exit(3);  // all objects are alive
-  }
-  return std::move(*result);
-}
-
-/// Of this process, from now on.
-void set_connect_timeout(const char* seconds) {
-  for (config::Setting* setting : config::all())
-    if (std::string(setting->name) == "jobs.connect_timeout_s") CHECK(setting->parse(seconds).ok());
-}
-
-Bytes pattern(size_t size, int from, int to, int round) {
-  Bytes data(size);
-  for (size_t i = 0; i < size; ++i)
-    data[i] = static_cast<std::byte>(i * 7 + static_cast<size_t>(from * 31 + to * 5 + round));
-  return data;
-}
-
-/// Messages to and from all ranks of a communicator's (remote) group.
-class Exchange {
- public:
-  Exchange(Communicator& comm, int round) {
-    for (int peer = 0; peer < comm.remote_size(); ++peer)
-      for (const size_t size : kSizes) {
-        const auto tag = static_cast<int>(size);
-        Message& in = messages_.emplace_back(Transfer::Kind::receive, Bytes(size),
-                                             pattern(size, peer, comm.rank(), round));
-        p2p::post_receive(in.transfer, p2p::host_bytes(in.data.data(), size), peer, tag, comm);
-        Message& out = messages_.emplace_back(Transfer::Kind::send, pattern(size, comm.rank(), peer, round),
-                                              pattern(size, comm.rank(), peer, round));
-        p2p::post_send(out.transfer, p2p::host_bytes(out.data.data(), size), peer, tag, comm);
-      }
-  }
-  void finish(Instance& instance) {
-    for (Message& message : messages_) {
-      core::wait(instance, message.transfer);
-      CHECK(message.transfer.outcome.ok());
-      CHECK(message.data == message.expected);
-    }
-  }
-
- private:
-  struct Message {
-    Message(Transfer::Kind kind, Bytes bytes, Bytes wanted)
-        : transfer(kind), data(std::move(bytes)), expected(std::move(wanted)) {}
-    Transfer transfer;
-    Bytes data, expected;
-  };
-  std::deque<Message> messages_;
-};
-
-/// Descriptors of sockets and segments. Descriptors that watch processes are opened at any time.
-size_t open_descriptors() {
-  size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code closed;
-    const std::string target = std::filesystem::read_symlink(entry, closed).string();
-    count += target.starts_with("socket:") || target.starts_with("/memfd:");
-  }
-  return count;
-}
-
-size_t mapped_segments() {
-  std::ifstream maps("/proc/self/maps");
-  size_t count = 0;
-  for (std::string line; std::getline(maps, line);) count += line.find("memfd:weft (") != std::string::npos;
-  return count;
-}
-
-void barrier(Communicator& comm) {
-  Bytes all(static_cast<size_t>(comm.size()));
-  CHECK(BootstrapGroup(comm, comm.next_collective_tag()).allgather(all.data(), 1).ok());
-}
 
 class Job {
  public:
@@ -249,8 +154,7 @@ class Job {
       publish(second, address);
       const auto connection = checked(p2p::connect_process(instance_, address), "connect_process");
       p2p::release_job_address(instance_);
-      p2p::release(instance_, {&connection.process, 1});
-      CHECK(p2p::disconnect(instance_, {&connection.process, 1}).ok());
+      end(connection);
       return;
     }
     open_port(file_, reach_);
@@ -261,15 +165,40 @@ class Job {
     ::usleep(300'000);                                        // the second request has left
     const auto withdrawn = p2p::accept_process(instance_, port_);
     CHECK(!withdrawn && withdrawn.error().message().find("withdrawn") != std::string::npos);
+    end(accept_next());
+    CHECK(!instance_.processes.any_others());
+    CHECK(::unlink(second.c_str()) == 0);
+  }
+
+  p2p::JobConnection accept_next() {
     std::optional<p2p::JobConnection> connection;
     core::wait_until(instance_, [&] {
       connection = checked(p2p::accept_process(instance_, port_), "accept_process");
       return connection.has_value();
     });
-    p2p::release(instance_, {&connection->process, 1});
-    CHECK(p2p::disconnect(instance_, {&connection->process, 1}).ok());
+    return *connection;
+  }
+
+  void end(const p2p::JobConnection& connection) {
+    p2p::release(instance_, {&connection.process, 1});
+    CHECK(p2p::disconnect(instance_, {&connection.process, 1}).ok());
+  }
+
+  /// The accepting process drops the first connection alone; the other one disconnects without a time-out and
+  /// connects anew. One rank per job.
+  void abandoned() {
+    if (accepts_) {
+      open_port(file_, reach_);
+      const p2p::JobConnection dropped = accept_next();
+      p2p::abandon(instance_, {&dropped.process, 1});
+      end(accept_next());
+    } else {
+      const std::string address = await(file_);
+      set_connect_timeout("10");
+      end(checked(p2p::connect_process(instance_, address), "connect_process"));
+      end(checked(p2p::connect_process(instance_, address), "connect_process"));
+    }
     CHECK(!instance_.processes.any_others());
-    CHECK(::unlink(second.c_str()) == 0);
   }
 
   /// The connecting job is killed; the accepting one gets errors and goes on.
@@ -424,6 +353,7 @@ int run(const std::vector<std::string>& arguments) {
   if (mode == "killed") job.killed();
   if (mode == "withdrawn") job.withdrawn();
   if (mode == "late_reply") job.late_reply();
+  if (mode == "abandoned") job.abandoned();
   if (mode == "exits") job.exits();
   if (mode == "random")
     job.random(std::stoi(role), count, static_cast<unsigned>(std::stoul(arguments.at(4))), arguments.at(5));

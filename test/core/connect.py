@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Two jobs, started by two mpiexecs, connect and disconnect. usage: connect.py PROGRAM
-# [CONNECTIONS | random SEEDS]. With `random`, several jobs connect and disconnect in turn, in an order given by the seed.
+# Two jobs, started by two mpiexecs, connect and disconnect. usage: connect.py PROGRAM [CONNECTIONS | random SEEDS].
+# With `random`, several jobs connect and disconnect in turn, in an order given by the seed.
 import ctypes.util
 import os
 import random
@@ -140,6 +140,17 @@ class Connect(Jobs):
             other = {"WEFT_FIRST_FAKE_HOST": "1"}
             results = self.run_jobs("late_reply", 1, (1, 1), other, TEST_REACH="anywhere", WEFT_NET="ucx", **variables)
             self.check_good(results, (1, 1))
+
+    def test_a_process_that_dropped_the_connection_answers_the_disconnect_notice(self):
+        with self.subTest("shared memory"):
+            self.check_good(self.run_jobs("abandoned", 1, (1, 1)), (1, 1))
+        for network, (library, variables) in NETWORKS.items():
+            if ctypes.util.find_library(library) is None:
+                continue
+            with self.subTest(network):
+                hosts = {"TEST_REACH": "anywhere", "WEFT_NET": network, **variables}
+                results = self.run_jobs("abandoned", 1, (1, 1), {"WEFT_FIRST_FAKE_HOST": "1"}, **hosts)
+                self.check_good(results, (1, 1))
 
     def test_a_network_that_cannot_be_opened_is_named(self):
         missing = {"WEFT_NET": "ucx", "WEFT_NET_UCX_LIBRARY": "/missing.so"}

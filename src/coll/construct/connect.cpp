@@ -60,8 +60,12 @@ class Connector {
     if (has_address_) p2p::release_job_address(instance_);
     if (held_root_ == core::kNoProcess) return;
     own_bridge_ = {};
-    p2p::release(instance_, {&held_root_, 1});
-    static_cast<void>(p2p::disconnect(instance_, {&held_root_, 1}));  // unless the communicator has it
+    if (abandoned_) {
+      p2p::abandon(instance_, {&held_root_, 1});
+    } else {
+      p2p::release(instance_, {&held_root_, 1});
+      static_cast<void>(p2p::disconnect(instance_, {&held_root_, 1}));  // unless the communicator has it
+    }
   }
   Connector(const Connector&) = delete;
   Connector& operator=(const Connector&) = delete;
@@ -73,9 +77,11 @@ class Connector {
     Status status = exchange_addresses(std::move(begun), accepts);
     WEFT_TRY(agree_with_other_side(std::move(status)));
     NewCommunicator made = build();
-    p2p::release(instance_, std::exchange(remote_, {}));  // the communicator has them
-    if (made.ok() && *made == nullptr)
-      return Error(Errc::no_mem, "out of memory for another communicator: free some");
+    if (made.ok()) {
+      p2p::release(instance_, std::exchange(remote_, {}));  // the communicator has them
+    } else {
+      drop_remote(false);
+    }
     return made;
   }
 
@@ -109,25 +115,36 @@ class Connector {
     return alone_ ? Status() : bootstrap_.broadcast(data, bytes, root_);
   }
 
-  /// No process sends to the other side before all of both sides are ready to receive.
+  /// No process sends to the other side before all of both sides are ready to receive. The root tells the
+  /// other side what this one has agreed on, and its own side whether both are ready. A rank that learns of
+  /// neither drops the connection alone.
   Status agree_with_other_side(Status mine) {
     Status agreed = agree(std::move(mine), "a process could not connect to the other job");
-    uint8_t here = agreed.ok() ? 1 : 0, there = 0;
+    uint8_t both = 0;
     if (is_root()) {
-      Status exchanged = exchange(&here, 1, &there, 1);
-      if (!exchanged.ok()) there = 0;
+      uint8_t here = agreed.ok() ? 1 : 0, there = 0;
+      if (!exchange(&here, 1, &there, 1).ok()) there = 0;
+      both = here & there;
     }
-    WEFT_TRY(share(&there, 1));
-    if (!agreed.ok() || there == 1) {
-      if (!agreed.ok()) forget_remote();
-      return agreed;
-    }
-    forget_remote();
-    return Error(Errc::other, "the other job could not connect to this one: see its own error");
+    Status told = share(&both, 1);
+    const bool refused = both == 0 && (told.ok() || is_root());
+    if (agreed.ok() && told.ok() && !refused) return {};
+    drop_remote(refused);
+    if (!agreed.ok()) return agreed;
+    if (!told.ok()) return told;
+    return Error(Errc::other,
+                 "the two jobs could not connect: see the errors of the other ranks and of the "
+                 "other job");
   }
 
-  /// The processes of the other side may not know this one: they answer no disconnect notice.
-  void forget_remote() { p2p::give_up(instance_, std::exchange(remote_, {})); }
+  /// `refused`: the processes of the other side drop the connection, too. They may not know this one then.
+  void drop_remote(bool refused) {
+    abandoned_ = !refused;
+    if (refused)
+      p2p::give_up(instance_, std::exchange(remote_, {}));
+    else
+      p2p::abandon(instance_, std::exchange(remote_, {}));
+  }
 
   /// The addresses of all ranks of this side, each followed by a line end; significant at the root.
   Result<std::string> gather_addresses(Reach reach) {
@@ -206,10 +223,7 @@ class Connector {
   NewCommunicator build() {
     p2p::allow_rings(instance_, remote_);
     Ref<Group> remote(Group::create(remote_, instance_.self));
-    if (!remote) return nullptr;
-    Communicator* const intercomm = assemble(instance_, context_, local_.group, std::move(remote));
-    if (intercomm == nullptr) return nullptr;
-    return inherit(local_, intercomm);
+    return inherit(local_, remote ? assemble(instance_, context_, local_.group, std::move(remote)) : nullptr);
   }
 
   Communicator& local_;
@@ -220,7 +234,8 @@ class Connector {
   Ref<Communicator> own_bridge_;  // made for this connection
   ProcessId other_root_ = core::kNoProcess, held_root_ = core::kNoProcess;
   bool has_address_ = false;
-  bool alone_ = false;  // the other ranks of this side have given up; this one is the root
+  bool abandoned_ = false;  // the other side may count on the connection, which this process has dropped
+  bool alone_ = false;      // the other ranks of this side have given up; this one is the root
   std::vector<ProcessId> remote_;
   ContextId context_ = 0;
 };
