@@ -28,17 +28,19 @@ config::Size spin{
     0,
     1 << 30,
     "Number of idle polling rounds before a waiting rank yields its core; with more ranks awake than cores "
-    "always 16. Larger values lower the latency of long waits, smaller ones leave the core to other "
+    "always 4. Larger values lower the latency of long waits, smaller ones leave the core to other "
     "processes.",
     "waiting ranks share their cores with other work (smaller) or have the cores to themselves "
     "(larger)"};
 
 constexpr long kMaxSleepNs = 1'000'000;  // some events cause no wake-up, such as capacity in a full queue
 constexpr long kPollSleepNs = 20'000;    // events that cause no wake-up: messages of other hosts, GPU copies
-constexpr unsigned kRoundsBeforeSleep = 16;  // a peer that runs answers within about 1 us
-constexpr uint64_t kSwitchNs = 1'000;        // a yield that runs no other process takes less
-constexpr uint64_t kLongYieldNs = 200'000;   // a longer yield means that other processes keep the core
-constexpr unsigned kMaxIdleYields = 4, kMaxYields = 64;
+// Where ranks outnumber cores. The peer is rarely one that runs at this moment, and a yield that runs nobody
+// takes as long as ten rounds, after which the rank looks again.
+constexpr unsigned kRoundsBeforeYield = 4;
+constexpr uint64_t kSwitchNs = 1'000;       // a yield that runs no other process takes less
+constexpr uint64_t kLongYieldNs = 200'000;  // a longer yield means that other processes keep the core
+constexpr unsigned kMaxIdleYields = 8, kMaxYields = 64;
 constexpr uint32_t kTightPollsBeforeSleep = 16;  // of a program that does nothing but poll
 constexpr uint64_t kTightPollNs = 2'000;         // longer between two polls: the program computes
 constexpr int kMaxLockTries = 64;
@@ -193,7 +195,7 @@ void Instance::idle(Wait& wait) {
     ++waiting_threads_;
   }
   const bool crowded = oversubscribed || waiting_threads_ > cores;
-  const unsigned first = oversubscribed ? kRoundsBeforeSleep : crowded ? 1 : static_cast<unsigned>(spin);
+  const unsigned first = oversubscribed ? kRoundsBeforeYield : crowded ? 1 : static_cast<unsigned>(spin);
   if (rounds > first && rounds != 1) publish_wait(wait);
   if (rounds > kArmedRounds) {
     rounds = 1;  // the same wait continues
@@ -250,8 +252,8 @@ void Instance::leave_core(unsigned& rounds) const {
   const uint64_t before = monotonic_ns();
   ::sched_yield();
   const uint64_t time = monotonic_ns() - before;
-  if (time >= kSwitchNs && time < kLongYieldNs && rounds < kRoundsBeforeSleep + kMaxYields) return;
-  if (time < kSwitchNs && rounds < kRoundsBeforeSleep + kMaxIdleYields) return;
+  if (time >= kSwitchNs && time < kLongYieldNs && rounds < kRoundsBeforeYield + kMaxYields) return;
+  if (time < kSwitchNs && rounds < kRoundsBeforeYield + kMaxIdleYields) return;
   arm();  // the caller looks once more
   rounds = kArmedRounds;
 }
