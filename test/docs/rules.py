@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Tests of the documentation checks: each check must find the single fault in a small document.
+import html
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,6 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
 sys.path[:0] = [HERE, os.path.join(ROOT, "tools", "docs")]
 import blocks  # noqa: E402
+import charts  # noqa: E402
 import commands  # noqa: E402
 
 PREFIX = os.environ["MPI_PREFIX"]
@@ -104,6 +108,49 @@ class SlowPaths(unittest.TestCase):
         self.assertEqual(self.check(source, "| `a.lame` | see `b.other` |\n"), (0, ""))
         self.assertIn("does not explain a.lame", self.check(source, "words\n")[1])
         self.assertIn("explains b.gone", self.check(source, "| `a.lame`, `b.gone` | x |\n")[1])
+
+
+class Charts(unittest.TestCase):
+    def tree(self, root):
+        """Copies the results, the page and the charts."""
+        for folder in ("bench/results", "docs/images/charts"):
+            shutil.copytree(os.path.join(ROOT, folder), os.path.join(root, folder))
+        shutil.copy(os.path.join(ROOT, "docs", "performance.md"), os.path.join(root, "docs"))
+        return os.path.join(root, charts.CHARTS)
+
+    def test_stale(self):
+        with tempfile.TemporaryDirectory() as root:
+            folder = self.tree(root)
+            self.assertEqual(list(charts.stale(root, folder)), [])
+            path = os.path.join(root, "bench", "results", "peers-2.json")
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text.replace("4.5069", "4.6069", 1))
+            os.rename(os.path.join(folder, "files.svg"), os.path.join(folder, "filed.svg"))
+            found = sorted(line.split(".svg")[0] for line in charts.stale(root, folder))
+            self.assertEqual(found, ["device-messages", "filed", "files"])
+
+    def test_drawn(self):
+        sys.path.append(os.path.join(ROOT, "build", "tools", "python"))
+        if not importlib.util.find_spec("matplotlib"):
+            self.skipTest("needs matplotlib")
+        with tempfile.TemporaryDirectory() as root:
+            folder = self.tree(root)
+            for name, make in charts.DRAWN.items():
+                chart, path = make(root), os.path.join(folder, name + ".svg")
+                charts.draw(chart, path)
+                with open(path, encoding="utf-8") as file:
+                    text = html.unescape(file.read())
+                for words in (chart.title, *chart.source.split("\n"), *(row.label for row in chart.rows)):
+                    self.assertIn(">%s<" % words, text)
+            self.assertEqual(list(charts.stale(root, folder)), [])
+
+    def test_ratios(self):
+        mark = charts.compare([2, 4, 3], [[6, 6, 6], [9, 9, 9]], "us")
+        self.assertEqual((mark.ratio, mark.weft, mark.peer, mark.note), (0.5, [0.3333, 0.5, 0.6667], [1, 1, 1], "3 us"))
+        mark = charts.compare([8000], [[4000], [2000]], "MB/s", more_is_better=True)
+        self.assertEqual((mark.ratio, mark.note, charts.interval(mark.weft)), (0.5, "8 GB/s", None))
 
 
 class Settings(unittest.TestCase):

@@ -50,6 +50,13 @@ def host(root):
     return source + table(["row", "ratio", *libraries], rows)
 
 
+def round_counts(found):
+    """Returns how many rounds of Weft a file of bench/peers.py holds for its rows: "3 to 4"."""
+    sets = found["figures"] if isinstance(found["figures"], list) else [found]
+    counts = {len(values) for one in sets for values in one["figures"]["Weft"].values()}
+    return " to ".join(map(str, sorted({min(counts), max(counts)})))
+
+
 def peers(root, gpus):
     """Returns the comparison with Open MPI, UCX and NCCL in GPU memory, on `gpus` GPUs of a host."""
     name = "peers-%d.json" % gpus
@@ -60,8 +67,8 @@ def peers(root, gpus):
         figures = [number(row["figures"].get(column)) for column in columns]
         rows.append(["%s (%s)" % (row["point"], row["unit"]), number(row["ratio"]), *figures])
     link = "[%s](../bench/results/%s)" % (name, name)
-    source = "%d x %s, driver %s, %s, commit %s; medians of %d rounds (%s).\n\n" % (
-        found["gpus"], found["gpu"], found["driver"], found["date"], found["commit"], found["rounds"], link,
+    source = "%d x %s, driver %s, %s, commit %s; medians of %s rounds (%s).\n\n" % (
+        found["gpus"], found["gpu"], found["driver"], found["date"], found["commit"], round_counts(found), link,
     )  # fmt: skip
     return source + table(["row", "ratio", *columns], rows)
 
