@@ -2,13 +2,16 @@
 # Charts with matplotlib. Curves differ in colour (Okabe and Ito's palette, safe for colour-blind readers), marker and
 # dash, so that they are also distinguishable in print.
 import io
+import textwrap
 
 from weft_mpi import output, result
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = "osD^vPX"
 DASHES = ("-", "--", "-.", ":")
-SIZE = (7.2, 4.8)  # inches
+SIZE = (5.2, 3.3)  # inches without the legend; on the screen of a telephone, text keeps three quarters of its size
+LINE = 0.17  # inches of a line of a legend
+LABEL = 58  # characters in a line of a legend
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -48,11 +51,20 @@ def draw(axes, title, labels, series, own=None, logarithmic=True):
     axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
     axes.grid(True, which="major", linewidth=0.5, alpha=0.5)
     if series:
-        axes.legend(frameon=False, fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14))
+        legend(axes)
 
 
 def shortened(label):
-    return label if len(label) <= 100 else label[:97] + "..."
+    """Returns a label for a legend, in at most two lines."""
+    return textwrap.fill(label, LABEL, max_lines=2, break_on_hyphens=False, placeholder=" ...")
+
+
+def legend(axes, columns=1):
+    """Adds the legend below the axes' label. The figure becomes higher by its lines, and the axes keep their size."""
+    below = (0.5, -0.5 / SIZE[1])
+    made = axes.legend(frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=below, ncols=columns)
+    lines = sum(text.get_text().count("\n") + 1 for text in made.get_texts()) / columns
+    axes.figure.set_figheight(axes.figure.get_figheight() + LINE * lines)
 
 
 def figure_of(drawing):
@@ -115,7 +127,7 @@ def bars(axes, title, labels, positions, series):
         base = [low + value for low, value in zip(base, values)]
     axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
     if series:
-        axes.legend(frameon=False, fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
+        legend(axes, columns=3)
 
 
 def timeline(axes, title, label, rows, series):
@@ -129,4 +141,4 @@ def timeline(axes, title, label, rows, series):
     axes.invert_yaxis()
     axes.set(title=title, xlabel=label)
     if series:
-        axes.legend(frameon=False, fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
+        legend(axes, columns=3)

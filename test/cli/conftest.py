@@ -6,7 +6,9 @@ import sys
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(HERE)), "cli"))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "cli"))
+sys.path.append(os.path.join(ROOT, "tools", "docs"))
 sys.dont_write_bytecode = True
 
 from weft_mpi import prefix  # noqa: E402

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import pytest
+import screenshots
 from weft_mpi.report import reference, verdict
 
 SIZES = [1 << shift for shift in range(23)]
@@ -93,6 +94,18 @@ def test_a_sentence_of_all_rows_is_said_once(weft, tmp_path):
     assert '<th scope="col">verdict</th>' not in page.read_text()
 
 
+def test_a_long_name_is_said_once(weft, tmp_path):
+    pytest.importorskip("matplotlib")
+    rows = [{"size": size, "kinds": "D D", "latency_us": 6.0} for size in (16, 1024, 65536)]
+    found = {"program": "latency", "ranks": 2, "rows": rows, "machine": {"gpus": ["NVIDIA H200"]}}
+    (tmp_path / "a.json").write_text(json.dumps(found))
+    page = tmp_path / "r.html"
+    assert weft("report", str(tmp_path / "a.json"), "-o", str(page)).status == 0
+    table = page.read_text().rpartition("<table>")[2]
+    assert "[a]</td>" in table and "with-cuda" not in table
+    assert '<p class="note">[a] Open MPI' in page.read_text()
+
+
 def test_in_a_browser(weft, files, tmp_path):
     pytest.importorskip("matplotlib")
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -115,6 +128,16 @@ def test_in_a_browser(weft, files, tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
     assert os.path.getsize(shot) > 20000, done.stderr
     assert "CONSOLE" not in done.stderr
+
+
+@pytest.mark.parametrize("width", screenshots.WIDTHS)
+def test_fits_the_screen(width, weft, files, tmp_path):
+    pytest.importorskip("matplotlib")
+    if not screenshots.browser():
+        pytest.skip("needs chromium")
+    page = str(tmp_path / "r.html")
+    assert weft("report", *files, "-o", page).status == 0
+    assert screenshots.measure(page, width)["wide"] == []
 
 
 def test_refusals(weft, files, tmp_path, monkeypatch):

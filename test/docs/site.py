@@ -10,6 +10,9 @@ import sys
 import tempfile
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+sys.path.insert(0, os.path.join(ROOT, "tools", "docs"))
+import screenshots  # noqa: E402
+
 SKIPPED = 77
 
 
@@ -31,6 +34,10 @@ def main():
         with open(os.path.join(site, "index.html"), encoding="utf-8") as file:
             fetched = re.search(r'(src|href)="https?://[^"]*\.(js|css)|googleapis|unpkg', file.read())
             assert not fetched, "the site loads external resources"
+        if screenshots.browser():
+            for width in screenshots.WIDTHS:
+                wide = screenshots.measure(os.path.join(site, "performance.html"), width)["wide"]
+                assert not wide, "performance.html is cut off at %d pixels: %s" % (width, wide)
         assert os.path.exists(os.path.join(site, "source", "bench", "results", "host.json")), "no copy of host.json"
     return 0
 

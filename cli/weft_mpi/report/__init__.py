@@ -101,6 +101,7 @@ def bench_section(found, with_reference):
         "draw": lambda axes: charts.draw(axes, title, labels, series, own=len(result.curves(found))),
         "headings": ("message", "figure", "verdict", "grade"),
         "rows": [list(row) for row in rows],
+        "names": {curve.label for curve in references} | {run["name"] for run in runs if run.get("name")},
     }
 
 

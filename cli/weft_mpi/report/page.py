@@ -5,16 +5,19 @@ import re
 
 from weft_mpi import __version__, charts
 
+LONG = 20  # characters of a name that a table repeats in full
+
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 60rem; margin: 2rem auto;
   padding: 0 1rem; }
 h1 { font-size: 1.7rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-bottom: 1px solid #bbb; }
-figure { margin: 1rem 0; } figure svg { width: 100%; height: auto; }
+figure { margin: 1rem 0; } figure svg { width: 100%; max-width: 42rem; height: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; } caption { text-align: left; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #ddd; }
 td:first-child, td:last-child { white-space: nowrap; }
 @media (max-width: 30rem) { body { padding: 0 .5rem; } table { font-size: .75rem; } th, td { padding: .2rem .3rem; }
   td:first-child, td.figure { white-space: normal; } }
+th:nth-child(2) { text-align: right; }
 td.figure { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .good::before { content: "\\2713  "; } .fair::before { content: "\\25CB  "; } .poor::before { content: "\\2717  "; }
 .good { color: #00543d; } .fair { color: #7a4b00; } .poor { color: #8c2d04; font-weight: bold; }
@@ -59,6 +62,20 @@ def columns_of(section):
     return (words, 2) if len(section["rows"]) > 1 and not others and not grade else ("", 4)
 
 
+def abbreviated(section):
+    """Returns (rows, lines): long names of references that occur in several rows become [a], [b], ... in the rows, and
+    the lines explain these."""
+    rows, lines = section["rows"], []
+    for name in sorted(section.get("names", ()), key=len, reverse=True):
+        if len(name) > LONG and sum(name in words for _, _, words, _ in rows) > 1:
+            letter = "[%s]" % "abcdefghijklmnopqrstuvwxyz"[len(lines)]
+            rows = [[what, figure, words.replace(name, letter), grade] for what, figure, words, grade in rows]
+            lines.append("%s %s" % (letter, name))
+        if len(lines) == 26:
+            break
+    return rows, lines
+
+
 def render_section(section, prefix):
     picture = prefix_identifiers(inline(charts.rendered(charts.figure_of(section["draw"]), "svg")), prefix)
     title = html.escape(section["title"])
@@ -68,9 +85,11 @@ def render_section(section, prefix):
     sentence, columns = columns_of(section)
     if sentence:
         parts.append('<p class="note">All rows: %s.</p>\n' % html.escape(sentence))
+    rows, lines = abbreviated(section) if columns > 2 else (section["rows"], [])
+    parts += ['<p class="note">%s</p>\n' % html.escape(line) for line in lines]
     parts.append("<table>\n<thead><tr>%s</tr></thead>\n<tbody>\n" % "".join(
         '<th scope="col">%s</th>' % html.escape(heading) for heading in section["headings"][:columns]))  # fmt: skip
-    for what, figure, words, grade in section["rows"]:
+    for what, figure, words, grade in rows:
         cells = ["<td>%s</td>" % html.escape(what), '<td class="figure">%s</td>' % html.escape(figure),
                  "<td>%s</td>" % html.escape(words), '<td class="%s">%s</td>' % (grade or "none", grade)]  # fmt: skip
         parts.append("<tr>%s</tr>\n" % "".join(cells[:columns]))
