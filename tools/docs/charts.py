@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Draws the charts of docs/performance.md from the results in bench/results into docs/images/charts. Needs matplotlib.
 # Each chart records a digest of its data and of this file; with --check nothing is drawn, and a chart with another
-# digest, or one that the page does not show, is an error.
+# digest, or missing in the page, is an error.
 import argparse
 import hashlib
 import json
