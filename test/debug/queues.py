@@ -19,6 +19,7 @@ EXPECTED = {
     "halo send rank 0 global 1 tag 55 length 1048576 actual -1 0 0 (request of a send)",
     "halo unexpected rank 0 global 1 tag 88 length 4 actual 0 88 4 (unexpected message)",
 }
+BLOCKED_SEND = re.compile(r"^MPI_COMM_WORLD send rank 1 global 1 tag 44 length 1048576 .*\(MPI_Send\)$", re.MULTILINE)
 
 
 def queues(pid, *words):
@@ -51,8 +52,7 @@ def main():
                 pid = int(job.stdout.readline().split()[1])
                 # The rank names itself before its last call; a blocking send is published after 2 ms.
                 if mode:
-                    send = r"^MPI_COMM_WORLD send rank 1 global 1 tag 44 length 1048576 .*\(MPI_Send\)$"
-                    wait_for(pid, lambda said: re.search(send, said, re.MULTILINE))
+                    wait_for(pid, BLOCKED_SEND.search)
                     continue
                 said = wait_for(pid, lambda said: EXPECTED <= set(said.splitlines()))
                 assert said.startswith("Weft, interface 2, 8 bytes\n"), said
