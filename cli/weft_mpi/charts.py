@@ -8,6 +8,7 @@ from weft_mpi import output, result
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = "osD^vPX"
+HATCHES = ("", "//", "..", "xx", "\\\\")
 DASHES = ("-", "--", "-.", ":")
 SIZE = (5.2, 3.3)  # inches without the legend; on the screen of a telephone, text keeps three quarters of its size
 LINE = 0.17  # inches of a line of a legend
@@ -121,7 +122,7 @@ def bars(axes, title, labels, positions, series):
     """Draws a stacked bar at each position. `series`: {label: values}; colours differ, and hatches for print."""
     base = [0.0] * len(positions)
     for at, (label, values) in enumerate(series.items()):
-        hatch = ("", "//", "..", "xx", "\\\\")[at // len(PALETTE) % 5]
+        hatch = HATCHES[at // len(PALETTE) % len(HATCHES)]
         axes.bar([str(x) for x in positions], values, bottom=base, label=label, color=PALETTE[at % len(PALETTE)],
                  hatch=hatch, edgecolor="white", linewidth=0.5)  # fmt: skip
         base = [low + value for low, value in zip(base, values)]
@@ -133,10 +134,10 @@ def bars(axes, title, labels, positions, series):
 def timeline(axes, title, label, rows, series):
     """Draws bars in rows, the first one on top. `series`: {name: [(row, begin, length)]}; the most time first."""
     for at, (name, found) in enumerate(series.items()):
-        color = PALETTE[at % len(PALETTE)]
+        look = {"facecolors": PALETTE[at % len(PALETTE)], "hatch": HATCHES[at // len(PALETTE) % len(HATCHES)]}
         for row, begin, length in found:
-            axes.broken_barh([(begin, length)], (row - 0.4, 0.8), facecolors=color, edgecolor="white", linewidth=0.3)
-        axes.broken_barh([], (0, 0), facecolors=color, label=name)
+            axes.broken_barh([(begin, length)], (row - 0.4, 0.8), edgecolor="white", linewidth=0.3, **look)
+        axes.broken_barh([], (0, 0), edgecolor="white", label=name, **look)
     axes.set_yticks(range(len(rows)), rows)
     axes.invert_yaxis()
     axes.set(title=title, xlabel=label)

@@ -176,6 +176,8 @@ def test_report(weft, traced, program, tmp_path):
     calls = {row[0]: row[2] for row in rows["Time in MPI calls, 2 ranks"]}
     assert calls["MPI_Allreduce"].startswith("%d calls; longest in rank " % (2 * COLLECTIVES))
     assert len(rows["Timeline around the longest call, 2 ranks"]) == 2
+    (steps,) = (found for title, found in rows.items() if title.startswith("Steps during MPI_"))
+    assert any(row[0].startswith("p2p.") for row in steps)
     assert rows["A running job, 2 ranks"][0][2] == "waits 80 %, most for rank 1; the others waited for it 0 s in all"
     assert rows["A running job, 2 ranks"][1][2] == "waits 0 %; the others waited for it 2.8 s in all"
     assert "A running job" in open(page, encoding="utf-8").read()
@@ -198,6 +200,39 @@ def test_timeline():
     ]
     assert section["rows"] == [["rank 0", "10 ms", "30 ms", ""], ["rank 1", "0.2 ms", "30 ms", ""]]
     assert job.timeline_sections({"traceEvents": names}) == []
+
+
+def test_steps():
+    """The call with the most steps, of two the shorter one, with the ranges of all ranks at its time."""
+    ranges = [(0, 0, "call", 100, 400, "MPI_Waitall"), (0, 0, "step", 110, 10, "p2p.send_rts"),
+              (0, 0, "step", 120, 10, "p2p.eager"), (0, 0, "call", 1000, 40, "MPI_Waitall"),
+              (0, 0, "step", 1001, 20, "p2p.get_device"), (0, 0, "step", 1030, 5, "p2p.finish_copy"),
+              (0, 0, "call", 2000, 9000, "MPI_Finalize"), (0, 0, "step", 2001, 1, "p2p.eager"),
+              (0, 0, "step", 2003, 1, "p2p.eager"), (0, 0, "step", 2005, 1, "p2p.eager"),
+              (0, 1001, "copy", 1010, 15, "copy"), (1, 0, "call", 900, 400, "MPI_Recv"),
+              (1, 0, "call", 5000, 1, "MPI_Send")]  # fmt: skip
+    events = [{"ph": "X", "pid": pid, "tid": tid, "cat": kind, "ts": ts, "dur": dur, "name": name}
+              for pid, tid, kind, ts, dur, name in ranges]  # fmt: skip
+    names = [trace.named("process_name", pid, 0, "rank %d" % pid) for pid in (0, 1)]
+    names += [trace.named("thread_name", pid, 0, "thread 0") for pid in (0, 1)]
+    names.append(trace.named("thread_name", 0, 1001, "GPU: copies in"))
+    (section,) = job.steps_sections({"traceEvents": names + events})
+    assert section["title"] == "Steps during MPI_Waitall of rank 0" and "40 us" in section["note"][0]
+    assert section["rows"] == [
+        ["MPI_Recv", "60 us", "1 in the chart", ""],
+        ["MPI_Waitall", "40 us", "1 in the chart", ""],
+        ["p2p.get_device", "20 us", "1 in the chart", ""],
+        ["copy", "15 us", "1 in the chart", ""],
+        ["p2p.finish_copy", "5 us", "1 in the chart", ""],
+    ]
+    drawn = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job.charts, "timeline", lambda *words: drawn.update(rows=words[3], series=words[4]))
+        section["draw"](None)
+    assert drawn["rows"] == ["rank 0: calls", "rank 0: steps", "rank 0: copies in", "rank 1: calls"]
+    assert drawn["series"]["copy"] == [(2, 10, 15)] and drawn["series"]["MPI_Recv"] == [(3, -10, 60)]
+    calls = [event for event in events if event["cat"] == "call"]
+    assert job.steps_sections({"traceEvents": names + calls}) == []
 
 
 # The rules of a viewer: a range begins inside of its parent and does not end after it.

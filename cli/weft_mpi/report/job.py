@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sections about single jobs: a trace of `weft trace`, and samples of `weft top --json`.
+import bisect
 import json
 
 from weft_mpi import charts, trace
@@ -29,9 +30,10 @@ def begins_with(path, text):
 
 
 def trace_sections(path):
-    """Returns the sections of a trace: time by call and rank, and what all ranks do around the longest call."""
+    """Returns the sections of a trace: time by call and rank, what all ranks do around the longest call, and the steps
+    of the call that has the most."""
     found = trace.load(path)
-    return [times_section(path, found), *timeline_sections(found)]
+    return [times_section(path, found), *timeline_sections(found), *steps_sections(found)]
 
 
 def timeline_sections(found):
@@ -67,6 +69,54 @@ def timeline_sections(found):
         "headings": ("rank", "in MPI", "of", ""),
         "rows": [[names[rank], "%.4g ms" % (inside[rank] / 1000), whole, ""] for rank in ranks],
     }]  # fmt: skip
+
+
+def steps_sections(found):
+    """Returns a section with the protocol steps and GPU copies of all ranks during the call with the most steps; none if
+    no call has a step."""
+    ranges = [event for event in found["traceEvents"] if event["ph"] == "X"]
+    chosen = call_with_most_steps(found, ranges)
+    if chosen is None:
+        return []
+    names = trace.names_of_processes(found)
+    tracks = {(event["pid"], event["tid"]): event["args"]["name"] for event in found["traceEvents"]
+              if event["name"] == "thread_name"}  # fmt: skip
+    begin, end = chosen["ts"] - chosen["dur"] / 4, chosen["ts"] + chosen["dur"] * 5 / 4
+    rows, series = {}, {}
+    for event in sorted(ranges, key=lambda event: (event["pid"], event["tid"], event["cat"] != "call")):
+        first, last = max(begin, event["ts"]), min(end, event["ts"] + event["dur"])
+        if event["name"] in LIFETIME or last - first < (end - begin) * SHORTEST:
+            continue
+        rank, track = names[event["pid"]], tracks[event["pid"], event["tid"]]
+        row = "%s: %s" % (rank, {"call": "calls", "step": "steps"}.get(event["cat"], track.replace("GPU: ", "")))
+        bar = (rows.setdefault(row, len(rows)), first - chosen["ts"], last - first)
+        series.setdefault(event["name"], []).append(bar)
+    series = dict(sorted(series.items(), key=lambda item: -sum(length for _, _, length in item[1])))
+    title = "Steps during %s of %s" % (chosen["name"], names[chosen["pid"]])
+    table = [[name, "%.4g us" % sum(bar[2] for bar in bars), "%d in the chart" % len(bars), ""]
+             for name, bars in series.items()]  # fmt: skip
+    return [{
+        "title": title,
+        "note": ["No call has more protocol steps than this one; of several the shortest. It took %.4g us." % chosen["dur"]],
+        "draw": lambda axes: charts.timeline(axes, title, "us", list(rows), series),
+        "headings": ("range", "time of all ranks", "number", ""),
+        "rows": table,
+    }]  # fmt: skip
+
+
+def call_with_most_steps(found, ranges):
+    """Returns the outermost call with the most steps, of several the shortest; None if no call has a step."""
+    begins = {}
+    for event in ranges:
+        if event["cat"] == "step":
+            begins.setdefault((event["pid"], event["tid"]), []).append(event["ts"])
+    chosen, best = None, (0, 0)
+    for call in trace.outermost_calls(found):
+        times = begins.get((call["pid"], call["tid"]), [])
+        first, last = (bisect.bisect_left(times, time) for time in (call["ts"], call["ts"] + call["dur"]))
+        if call["name"] not in LIFETIME and last > first and (last - first, -call["dur"]) > best:
+            chosen, best = call, (last - first, -call["dur"])
+    return chosen
 
 
 def times_section(path, found):
