@@ -72,6 +72,7 @@ def main():
     parser.add_argument("new", help="prefix of the new build")
     parser.add_argument("--memory", choices=("H", "D"), default="H", help="host or device buffers")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", action="append", metavar="JOB", help="only this job, such as latency; repeatable")
     parser.add_argument("--limit", type=float, default=1.05, help="largest time ratio new / old")
     parser.add_argument("--timeout", type=float, default=60, help="seconds per program")
     parser.add_argument("--old-set", action="append", default=[], metavar="NAME=VALUE", help="setting of the old build")
@@ -81,6 +82,10 @@ def main():
     builds = [weft_peer(name, os.path.abspath(prefix), environment(settings)) for name, prefix, settings in
               (("old", chosen.old, chosen.old_set), ("new", chosen.new, chosen.new_set))]  # fmt: skip
     jobs = DEVICE_JOBS if chosen.memory == "D" else HOST_JOBS
+    unknown = set(chosen.only or ()) - {job.name for job in jobs}
+    if unknown:
+        parser.error("no job %s: %s" % (", ".join(sorted(unknown)), ", ".join(job.name for job in jobs)))
+    jobs = [job for job in jobs if not chosen.only or job.name in chosen.only]
     figures, failures = measure(builds, jobs, chosen.memory, chosen.rounds, chosen.timeout)
     rows = compare(figures, chosen.limit)
     print("%-16s %14s %14s %8s  %s" % ("row", "old", "new", "new/old", "unit"))
