@@ -92,6 +92,8 @@ T_event_set_dropped_handler
 STRING_LIMITS = {"MPI_Info_get_nthkey.key": "MPI_MAX_INFO_KEY"}
 # An exit code; an address that is only returned as a number.
 RAW = {"MPI_Abort.errorcode", "MPI_Get_address.location"}
+# Ranks of processes that exist: no special value needs a conversion.
+REAL_RANKS = {"MPI_Comm_rank.rank", "MPI_Cart_rank.rank"}
 INT_LIKE = {"CALLBACK_SAFETY": "MPI_T_cb_safety", "SOURCE_ORDERING": "MPI_T_source_order"}
 
 TOP = """\
@@ -182,8 +184,9 @@ class Call:
             self.before.append(f"TypesOut {name}_native({name}, {self._length(parameter)});")
             self.after.append(f"{name}_native.finish();")
             return f"{name}_native.data()"
-        if not parameter.levels():
-            return f"in<{tag}>({name})"
+        if not parameter.levels():  # before the load of the pointer to the function, which would need a register
+            self.before.append(f"const {tag}::Native {name}_native = in<{tag}>({name});")
+            return f"{name}_native"
         if parameter.direction == "in":
             self.before.append(f"{tag}::Native {name}_native = in_pointer<{tag}>({name});")
             return f"{name} == nullptr ? nullptr : &{name}_native"
@@ -209,6 +212,8 @@ class Call:
     def _number(self, parameter):
         name, convert = parameter.name, NUMBERS[parameter.kind]
         cast = INT_LIKE.get(parameter.kind)
+        if f"{self.function.mpi_name}.{name}" in REAL_RANKS:
+            return name
         if parameter.is_array:
             return self._number_array(parameter, convert)
         if not parameter.levels():

@@ -16,17 +16,17 @@ void Slots::grow() {
   free_ = used_++ * kChunk;
 }
 
-Handle Slots::add_locked(void* native) {
+Handle Slots::add_locked(void* native, SlotKind kind) {
   const std::lock_guard guard(lock_);
-  if (!shared_) return take(native);
+  if (!kind.shared) return take(native, kind);
   if (known_ == nullptr) known_ = new std::unordered_map<void*, uint32_t>;
   const auto [entry, is_new] = known_->try_emplace(native, 0);
   if (!is_new) {
     ++slot(entry->second).references;
-    return static_cast<Handle>(tag_ << 26 | entry->second);
+    return static_cast<Handle>(kind.tag << 26 | entry->second);
   }
   try {
-    const Handle handle = take(native);
+    const Handle handle = take(native, kind);
     entry->second = index(handle);
     return handle;
   } catch (...) {
@@ -35,12 +35,12 @@ Handle Slots::add_locked(void* native) {
   }
 }
 
-void Slots::remove_locked(Handle handle) {
+void Slots::remove_locked(Handle handle, SlotKind kind) {
   const std::lock_guard guard(lock_);
   void* const native = this->native(handle);
   if (native == reinterpret_cast<void*>(kInvalidNative)) return;
   if (--slot(index(handle)).references > 0) return;
-  if (shared_) known_->erase(native);
+  if (kind.shared) known_->erase(native);
   give(index(handle));
 }
 

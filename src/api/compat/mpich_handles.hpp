@@ -18,19 +18,27 @@ namespace weft::compat {
 inline constexpr uintptr_t kInvalidNative = 1;
 
 /// True once several threads may call MPI at the same time.
-extern bool several_threads;
+extern bool several_threads __attribute__((visibility("hidden")));
 inline void expect_threads() { several_threads = true; }
 
-/// The slots of one kind of handle. A handle is 0xc0000000 | kind << 26 | index.
+/// A kind of handle. Its handles are 0xc0000000 | kind << 26 | index. Constants of the calls, not members of
+/// Slots: the compiler computes with them.
+struct SlotKind {
+  uint32_t tag;
+  bool shared;  ///< the same object may be returned several times and then has the same handle, counted
+  [[nodiscard]] constexpr bool owns(Handle handle) const {
+    return static_cast<uint32_t>(handle) >> 26 == tag;
+  }
+};
+
+/// The slots of one kind of handle.
 class Slots {
  public:
-  /// `shared`: the same object may be returned several times and then has the same handle, counted.
-  constexpr Slots(uint32_t kind, bool shared) : tag_(0x30 | kind), shared_(shared) {}
+  constexpr Slots() = default;
   Slots(const Slots&) = delete;
   Slots& operator=(const Slots&) = delete;
 
-  [[nodiscard]] bool owns(Handle handle) const { return static_cast<uint32_t>(handle) >> 26 == tag_; }
-  /// Precondition: owns(handle). Returns kInvalidNative for a freed handle.
+  /// Precondition: the kind owns the handle. Returns kInvalidNative for a freed handle.
   [[nodiscard]] void* native(Handle handle) const {
     const Slot* chunk = chunks_[index(handle) / kChunk].load(std::memory_order_acquire);
     if (chunk == nullptr) [[unlikely]]
@@ -38,10 +46,12 @@ class Slots {
     return chunk[index(handle) % kChunk].native;
   }
   /// Returns the handle of a native handle, which counts one more reference. Throws std::bad_alloc.
-  Handle add(void* native) { return shared_ || several_threads ? add_locked(native) : take(native); }
-  /// Drops a reference. Precondition: owns(handle).
-  void remove(Handle handle) {
-    if (shared_ || several_threads) return remove_locked(handle);
+  Handle add(void* native, SlotKind kind) {
+    return kind.shared || several_threads ? add_locked(native, kind) : take(native, kind);
+  }
+  /// Drops a reference. Precondition: the kind owns the handle.
+  void remove(Handle handle, SlotKind kind) {
+    if (kind.shared || several_threads) return remove_locked(handle, kind);
     if (native(handle) != reinterpret_cast<void*>(kInvalidNative)) give(index(handle));
   }
 
@@ -56,11 +66,11 @@ class Slots {
   Slot& slot(uint32_t index) {
     return chunks_[index / kChunk].load(std::memory_order_relaxed)[index % kChunk];
   }
-  Handle add_locked(void* native);
-  void remove_locked(Handle handle);
+  Handle add_locked(void* native, SlotKind kind);
+  void remove_locked(Handle handle, SlotKind kind);
   /// Adds a chunk to the list of free slots.
   void grow();
-  Handle take(void* native) {
+  Handle take(void* native, SlotKind kind) {
     if (free_ == kNone) [[unlikely]]
       grow();
     const uint32_t place = free_;
@@ -68,7 +78,7 @@ class Slots {
     free_ = slot.next;
     slot.native = native;
     slot.references = 1;
-    return static_cast<Handle>(tag_ << 26 | place);
+    return static_cast<Handle>(kind.tag << 26 | place);
   }
   void give(uint32_t place) {
     Slot& slot = this->slot(place);
@@ -77,8 +87,6 @@ class Slots {
     free_ = place;
   }
 
-  const uint32_t tag_;
-  const bool shared_;
   uint32_t free_ = kNone, used_ = 0;
   std::mutex lock_;
   std::unordered_map<void*, uint32_t>* known_ = nullptr;  // of shared kinds; never destroyed
@@ -88,7 +96,8 @@ class Slots {
 #define WEFT_COMPAT_KIND(tag, type, kind, shared, native_null)                             \
   struct tag {                                                                             \
     using Native = type;                                                                   \
-    static inline constinit Slots slots{kind, shared};                                     \
+    static inline constinit Slots slots{};                                                 \
+    static constexpr SlotKind kSlots{0x30 | kind, shared};                                 \
     static constexpr const Predefined* kBegin = k##tag##Handles;                           \
     static constexpr size_t kCount = sizeof(k##tag##Handles) / sizeof(k##tag##Handles[0]); \
     static constexpr Handle kNull = k##tag##Handles[0].foreign;                            \
@@ -112,31 +121,29 @@ struct File {
   static Native null() { return MPI_FILE_NULL; }
 };
 
-/// Predefined handles by the low bits of their value, which are unique within a kind but for the null handle.
+/// Predefined handles by their lowest byte. Handles that share it with another one (of pairs of a value and
+/// an index, and the null handle) are left to a search.
 template <class K>
 class PredefinedTable {
  public:
   constexpr PredefinedTable() {
     for (Predefined& entry : by_foreign_) entry = {0, static_cast<int>(kInvalidNative)};
-    for (size_t i = 1; i < K::kCount; ++i) {
-      Predefined& entry = by_foreign_[place(K::kBegin[i].foreign)];
-      if (entry.foreign != 0) collision();
-      entry = K::kBegin[i];
+    for (size_t i = 0; i < K::kCount; ++i) {
       by_native_[K::kBegin[i].native - kFirst] = K::kBegin[i].foreign;
+      Predefined& entry = by_foreign_[place(K::kBegin[i].foreign)];
+      if (entry.foreign == 0 || is_direct(K::kBegin[i].foreign)) entry = K::kBegin[i];
     }
-    by_native_[K::kBegin[0].native - kFirst] = K::kBegin[0].foreign;
   }
-  /// The only entry that may be that of the handle.
+  /// The only entry that may be that of the handle; else search.
   [[nodiscard]] const Predefined& entry(Handle handle) const { return by_foreign_[place(handle)]; }
   [[nodiscard]] Handle foreign(uintptr_t native) const {
     return native - kFirst < kSize ? by_native_[native - kFirst] : 0;
   }
 
  private:
-  static constexpr size_t place(Handle handle) {
-    return (static_cast<uint32_t>(handle) & 0x7f) | (static_cast<uint32_t>(handle) >> 24 & 0x80);
-  }
-  static void collision() {}  // not constexpr: a collision is an error of the compiler
+  static constexpr size_t place(Handle handle) { return static_cast<uint8_t>(handle); }
+  /// MPICH's "builtin" handles: the two highest bits are 01.
+  static constexpr bool is_direct(Handle handle) { return static_cast<uint32_t>(handle) >> 30 == 1; }
   static constexpr uintptr_t kFirst = 32, kSize = 768;
   Predefined by_foreign_[256] = {};
   int by_native_[kSize] = {};
@@ -144,16 +151,22 @@ class PredefinedTable {
 template <class K>
 inline constexpr PredefinedTable<K> kPredefined{};
 
+/// A function of this translation unit that calls nothing: the compiler knows the registers that it changes,
+/// and callers save no others (-fipa-ra).
 template <class K>
-[[gnu::noinline]] typename K::Native in_slot(Handle handle) {
-  if (K::slots.owns(handle)) return static_cast<typename K::Native>(K::slots.native(handle));
-  return reinterpret_cast<typename K::Native>(handle == K::kNull ? static_cast<uintptr_t>(K::kBegin[0].native)
-                                                                 : kInvalidNative);
+[[gnu::noinline]] static typename K::Native in_slot(Handle handle) {
+  if (K::kSlots.owns(handle)) return static_cast<typename K::Native>(K::slots.native(handle));
+  for (size_t i = 0; i < K::kCount; ++i)
+    if (K::kBegin[i].foreign == handle)
+      return reinterpret_cast<typename K::Native>(static_cast<uintptr_t>(K::kBegin[i].native));
+  return reinterpret_cast<typename K::Native>(kInvalidNative);
 }
 /// The native handle of a handle of the program. Invalid handles become invalid native handles. A call for a
-/// predefined handle would cost as much as the rest of a function.
+/// predefined handle would cost as much as the rest of a function, and for a request, which seldom is one.
 template <class K>
 [[gnu::always_inline]] inline typename K::Native in(Handle handle) {
+  if (std::is_same_v<K, Request> && K::kSlots.owns(handle)) [[likely]]
+    return static_cast<typename K::Native>(K::slots.native(handle));
   const Predefined& entry = kPredefined<K>.entry(handle);
   if (entry.foreign == handle) [[likely]]
     return reinterpret_cast<typename K::Native>(static_cast<uintptr_t>(entry.native));
@@ -164,12 +177,12 @@ template <class K>
 requires(!std::is_same_v<K, File>) inline Handle out(typename K::Native native) {
   const auto value = reinterpret_cast<uintptr_t>(native);
   if (value < 0x1000) return kPredefined<K>.foreign(value);
-  return K::slots.add(native);
+  return K::slots.add(native, K::kSlots);
 }
 /// Called when the object of the handle is freed.
 template <class K>
 inline void release(Handle handle) {
-  if (K::slots.owns(handle)) K::slots.remove(handle);
+  if (K::kSlots.owns(handle)) K::slots.remove(handle, K::kSlots);
 }
 template <class K>
 inline int handle_to_int(Handle handle) {

@@ -8,8 +8,9 @@
 
 namespace weft::compat {
 
-/// Filled when the library is loaded, before any other code of the program runs. Constant afterwards.
-extern Native native;
+/// Filled when the library is loaded, before any other code of the program runs. Constant afterwards. Hidden:
+/// a member is one load, not two.
+extern Native native __attribute__((visibility("hidden")));
 struct Extensions {
   int (*query_cuda_support)();
 };

@@ -82,7 +82,8 @@ inline typename K::Native in(Handle handle) {
     return reinterpret_cast<typename K::Native>(kInvalidNative);
   uint64_t mark;
   std::memcpy(&mark, handle, sizeof mark);
-  if (mark != kPredefinedMark) return static_cast<typename K::Native>(handle);
+  if (mark != kPredefinedMark) [[unlikely]]
+    return static_cast<typename K::Native>(handle);
   uintptr_t native;
   std::memcpy(&native, static_cast<const char*>(handle) + sizeof mark, sizeof native);
   return reinterpret_cast<typename K::Native>(native);

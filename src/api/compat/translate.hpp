@@ -68,9 +68,13 @@ int out_of_memory();
 // --- addresses ---
 template <class T>
 inline T* in_buffer(T* address) {
-  if (address == kInPlace) return static_cast<T*>(MPI_IN_PLACE);
-  if (address == kBufferAutomatic) return static_cast<T*>(MPI_BUFFER_AUTOMATIC);
-  return address;
+  if (kInPlace == MPI_IN_PLACE && kBufferAutomatic == MPI_BUFFER_AUTOMATIC) return address;  // both constant
+  // Integers: the compiler makes one comparison of both.
+  const auto value = reinterpret_cast<uintptr_t>(address);
+  const auto in_place = reinterpret_cast<uintptr_t>(kInPlace);
+  if (value != in_place && value != reinterpret_cast<uintptr_t>(kBufferAutomatic)) [[likely]]
+    return address;
+  return static_cast<T*>(value == in_place ? MPI_IN_PLACE : MPI_BUFFER_AUTOMATIC);
 }
 /// `address`: where MPI_Buffer_detach has stored the address of the buffer.
 inline void out_buffer_address(void* address) {
@@ -247,7 +251,7 @@ class StatusIn {
 class StatusOut {
  public:
   explicit StatusOut(ForeignStatus* status) : status_(status == kStatusIgnore ? nullptr : status) {
-    native_.MPI_SOURCE = native_.MPI_ERROR = kNotWritten;
+    if (status_ != nullptr) native_.MPI_SOURCE = native_.MPI_ERROR = kNotWritten;
   }
   [[nodiscard]] MPI_Status* get() { return status_ == nullptr ? MPI_STATUS_IGNORE : &native_; }
   void finish() {
