@@ -19,7 +19,7 @@ function(add_translation interface number)
                         LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/compat.map)
   target_compile_features(${target} PRIVATE cxx_std_20)
   target_compile_definitions(${target} PRIVATE WEFT_COMPAT_${macro})
-  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${WEFT_GENERATED_DIR} ${WEFT_GENERATED_DIR}/include)
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${WEFT_GENERATED_DIR} ${WEFT_GENERATED_DIR}/include ${CMAKE_SOURCE_DIR}/include)
   target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
   target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc LINKER:-soname,libmpi.so.${number}
                       LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/compat.map)

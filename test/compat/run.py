@@ -46,6 +46,12 @@ class OtherInterface(unittest.TestCase):
                 with self.subTest(program=name, ranks=ranks):
                     self.expect(program, ranks)
 
+    def test_fault_tolerance(self):
+        """The last of four ranks is killed; the others go on."""
+        status, output, errors = run("--continue-on-failure", "-n", 4, self.build("failures"))
+        self.assertEqual(output, "passed with 3 ranks\n", errors)
+        self.assertRegex(errors, r"killed by signal 9")
+
     def test_rpath_before_the_variable(self):
         """DT_RPATH comes before LD_LIBRARY_PATH: mpiexec preloads the library."""
         old = self.build("handles", "-Wl,--disable-new-dtags")

@@ -9,7 +9,8 @@ import sys
 
 # Internal functions of the Fortran libraries and of debuggers, and extensions without an equivalent in Weft.
 LEFT_OUT = re.compile(
-    r"MPIR_(?!Dup_fn)|P?MPIX_(?!Query_|GPU_query)|MPI_T_.*_(?:x|unused)$|P?MPI_[A-Z0-9_]+_(?:FN|F90|FN_NULL)$|OMPI_(?!C_)|P?MPI_Session_set_info$"
+    r"MPIR_(?!Dup_fn)|P?MPIX_(?!Query_|GPU_query|Comm_(?:revoke|is_revoked|shrink|i?agree|failure_|get_failed|ack_failed))|"
+    r"MPI_T_.*_(?:x|unused)$|P?MPI_[A-Z0-9_]+_(?:FN|F90|FN_NULL)$|OMPI_(?!C_)|P?MPI_Session_set_info$"
 )
 # Names of MPI functions; Open MPI's predefined objects, and pointers to them.
 NAME = re.compile(r"P?MPI[XR]?_|OMPI_C_|ompi_(?:mpi|message|request)_")

@@ -21,7 +21,9 @@ class Table:
         self.native_handles = {c_type: dict(values) for c_type, values in api.abi["handles"].items()}
         here = os.path.dirname(os.path.abspath(__file__))
         with open(os.path.join(here, "..", "..", "include", "weft.h"), encoding="utf-8") as stream:
-            extensions = re.findall(r"#define (MPIX_\w+) \(\(MPI_Datatype\)(0x\w+)\)", stream.read())
+            text = stream.read()
+        extensions = re.findall(r"#define (MPIX_\w+) \(\(MPI_Datatype\)(0x\w+)\)", text)
+        self.native.update({name: int(value) for name, value in re.findall(r"#define (MPIX_ERR_\w+) (\d+)", text)})
         self.native_handles["MPI_Datatype"].update({constant: int(value, 16) for constant, value in extensions})
         for c_type, values in self.handles.items():
             for constant in values:
@@ -30,7 +32,7 @@ class Table:
         self.sizes, self.aliases, self.addresses = (raw.get(key) for key in ("sizes", "aliases", "addresses"))
         self.fortran = raw.get("fortran")
         self.version = raw.get("version", (self.native["MPI_VERSION"], self.native["MPI_SUBVERSION"]))
-        self.fallbacks, self.own_classes = raw.get("error_fallbacks", {}), raw.get("own_classes", {})
+        self.fallbacks = raw.get("error_fallbacks", {})
 
     def pairs(self, names):
         """(other value, native value) of the constants that both interfaces have."""
@@ -122,13 +124,9 @@ def header(table):
     for name, words in compat.BITS.items():
         lines += _bits(name, table.pairs(f"MPI_MODE_{word}" for word in words.split()))
     lines += _switch("keyval", table.pairs(compat.KEYVALS), "value")
-    errors = [n for n in table.native if n.startswith(("MPI_ERR_", "MPI_T_ERR_")) and n not in _NO_CLASS]
+    errors = [n for n in table.native if n.startswith(("MPI_ERR_", "MPI_T_ERR_", "MPIX_ERR_")) and n not in _NO_CLASS]
     fallbacks = [(table.native[name], table.constants[other]) for name, other in table.fallbacks.items()]
     lines += _switch("error_class", table.pairs(errors), "kUnknownValue", fallbacks)
-    lines += ["/// Text of an error class that only this interface has; nullptr for other codes."]
-    lines += ["inline const char* own_class_text([[maybe_unused]] int code) {"]
-    lines += [f'  if (code == {value}) return "{name}: {text}";' for name, (value, text) in table.own_classes.items()]
-    lines += ["  return nullptr;\n}"]
     return "\n".join(lines) + "\n\n}  // namespace weft::compat\n"
 
 

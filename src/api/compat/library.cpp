@@ -49,8 +49,11 @@ __attribute__((constructor)) void open_library() {
     members[i] = ::dlsym(library, kNativeNames[i]);
     if (members[i] == nullptr) fail(::dlerror());
   }
-  extensions.query_cuda_support = reinterpret_cast<int (*)()>(::dlsym(library, "MPIX_Query_cuda_support"));
-  if (extensions.query_cuda_support == nullptr) fail(::dlerror());
+#define WEFT_COMPAT_FIND(name)                                                                    \
+  extensions.name = reinterpret_cast<decltype(extensions.name)>(::dlsym(library, "MPIX_" #name)); \
+  if (extensions.name == nullptr) fail(::dlerror());
+  WEFT_COMPAT_EXTENSIONS(WEFT_COMPAT_FIND)
+#undef WEFT_COMPAT_FIND
   open_cxx_bindings();
 }
 

@@ -29,7 +29,7 @@ WEFT_COMPAT_NAMED(int, X_Query_hip_support, (void), "MPIX_Query_hip_support") { 
 WEFT_COMPAT_NAMED(int, X_Query_ze_support, (void), "MPIX_Query_ze_support") { return 0; }
 WEFT_COMPAT_NAMED(int, X_GPU_query_support, (int gpu, int* supported), "MPIX_GPU_query_support") {
   constexpr int kCuda = 0;
-  *supported = gpu == kCuda ? extensions.query_cuda_support() : 0;
+  *supported = gpu == kCuda ? extensions.Query_cuda_support() : 0;
   return MPI_SUCCESS;
 }
 

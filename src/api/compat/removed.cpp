@@ -119,7 +119,7 @@ WEFT_COMPAT(int, Status_f2f08, (const int* from, ForeignStatus* to)) { return co
 
 // --- extensions of both interfaces ---
 WEFT_COMPAT_NAMED(int, X_Query_cuda_support, (void), "MPIX_Query_cuda_support") {
-  return extensions.query_cuda_support();
+  return extensions.Query_cuda_support();
 }
 
 }  // namespace weft::compat

@@ -138,19 +138,11 @@ WEFT_COMPAT(int, Get_version, (int* version, int* subversion)) {
 }
 
 WEFT_COMPAT(int, Error_class, (int code, int* error_class)) {
-  if (error_class != nullptr && own_class_text(code) != nullptr) {
-    *error_class = code;
-    return MPI_SUCCESS;
-  }
   const int result = native.Error_class(in_error(code), error_class);
   if (result == MPI_SUCCESS && error_class != nullptr) *error_class = out_error(*error_class);
   return out_error(result);
 }
 WEFT_COMPAT(int, Error_string, (int code, char* text, int* length)) {
-  if (const char* const own = own_class_text(code); own != nullptr && text != nullptr) {
-    out_string(text, own, foreign::MAX_ERROR_STRING, length);
-    return MPI_SUCCESS;
-  }
   char native_text[MPI_MAX_ERROR_STRING];
   const int result = native.Error_string(in_error(code), text == nullptr ? nullptr : native_text, length);
   if (result == MPI_SUCCESS) out_string(text, native_text, foreign::MAX_ERROR_STRING, length);
