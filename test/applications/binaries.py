@@ -81,8 +81,8 @@ PROGRAMS = {
     "mplrs": Program("mplrs", "$RUN mplrs cube.ine out && sort out", r"^ *\d+( +-?\d+)+ *$"),
     "ffindex": Program("ffindex libffindex0", "rm -f d d.i o o.i; ffindex_build -s d d.i input && "
                        "$RUN ffindex_apply_mpi -d o -i o.i d d.i -- sort && cat o*", r"[a-z]"),
-    "NPopenmpi": Program("netpipe-openmpi", "$RUN -np 2 NPopenmpi -u 20000 -I -o np.out && cut -c1-8 np.out", r"^ *\d+ *$"),
-    "NPmpich2": Program("netpipe-mpich2", "$RUN -np 2 NPmpich2 -u 20000 -I -o np.out && cut -c1-8 np.out", r"^ *\d+ *$", 0, "mpich"),
+    "NPopenmpi": Program("netpipe-openmpi", "$RUN -np 2 NPopenmpi -n 100 -u 20000 -I -o np.out && cut -c1-8 np.out", r"^ *\d+ *$"),
+    "NPmpich2": Program("netpipe-mpich2", "$RUN -np 2 NPmpich2 -n 100 -u 20000 -I -o np.out && cut -c1-8 np.out", r"^ *\d+ *$", 0, "mpich"),
     "lmp (LAMMPS)": Program("lammps liblammps0 libkim-api2 libvoro++1 libfftw3-double3", "$RUN lmp -in in.melt",
                    r"^ *\d+( +-?[\d.]+){5} *$|^Created|Neighs:", 1e-6),
     "ncmpidiff (PnetCDF)": Program("pnetcdf-bin", "$RUN ncmpigen -v 5 -o a.nc a.cdl && $RUN ncmpigen -v 5 -o b.nc b.cdl && "
