@@ -119,6 +119,7 @@ constexpr Variable kVariables[] = {
     {"I_MPI_PIN_PROCESSOR_LIST", nullptr, "--cpu-list %1"},
     {"I_MPI_PERHOST", nullptr, "--per-host %1"},
     {"I_MPI_OFFLOAD", "0", "--x-all WEFT_CUDA=off"},
+    {"MPIEXEC_TIMEOUT", nullptr, "--timeout %1"},
     {"I_MPI_FABRICS", "shm", "--x-all WEFT_NET=none"},
 };
 
