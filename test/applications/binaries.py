@@ -65,7 +65,7 @@ CDL = "netcdf %s {\ndimensions: x = 6;\nvariables: int v(x);\ndata: v = 1, 2, 3,
 # Each driver of SuperLU_DIST on a 2 by 2 grid, then its tests (factorisations of a matrix with several options). The
 # drivers of three-dimensional grids (p?drive3d*) are left out: on their own MPI they end with a zero diagonal, too.
 SUPERLU = """
-cd $ROOT/%s/superlu-dist/tests/EXAMPLE
+cd $LIB/superlu-dist/tests/EXAMPLE
 solve() { echo "run $1"; $RUN ./$1 -r 2 -c 2 $2; }
 for d in pddrive1 pddrive2 pddrive3 pddrive1_ABglobal pddrive2_ABglobal pddrive3_ABglobal psdrive1 psdrive2 psdrive3; do
   solve $d g20.rua || exit 1
@@ -74,7 +74,7 @@ for d in pzdrive pzdrive1 pzdrive2 pzdrive3; do solve $d cg20.cua || exit 1; don
 cd ../TEST
 for s in 1 3; do $RUN ./pdtest -r 2 -c 2 -s $s -b 2 -x 8 -m 20 -f ../EXAMPLE/g20.rua; done
 true
-""" % LIBRARIES
+"""
 
 
 @dataclasses.dataclass

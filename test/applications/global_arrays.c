@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Global Arrays over ARMCI-MPI, as Debian built them for Open MPI: one-sided access to distributed arrays, with checks of
-// all elements. Rank 0 prints one line for each part.
+// Global Arrays over ARMCI-MPI, as Debian built them for Open MPI: one-sided access to distributed arrays,
+// with checks of all elements. Rank 0 prints one line for each part.
 #include <ga.h>
 #include <macdecls.h>
 #include <math.h>
@@ -91,8 +91,10 @@ static void tickets(void) {
   long drawn[512] = {0}, bad = 0;
   for (int i = 0; i < 500 / ranks; ++i) {
     const long ticket = NGA_Read_inc(counter, place, 1);
-    if (ticket < 0 || ticket >= 500) ++bad;
-    else ++drawn[ticket];
+    if (ticket < 0 || ticket >= 500)
+      ++bad;
+    else
+      ++drawn[ticket];
   }
   GA_Sync();
   GA_Lgop(drawn, 512, "+");

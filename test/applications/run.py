@@ -115,6 +115,30 @@ wait
 for f in $(find TEST_struct TEST_ij -name '*.err' -size +0); do echo "== $f"; head -n 40 $f; done
 bash ./checktest.sh TEST_struct TEST_ij
 """
+# PETSc's own tests with 2 to 4 ranks of all its parts, each compared with the output that is in the source. -nox: some
+# draw, and without X print a warning, which differs.
+PETSC_BUILD = """
+[ -f weft/lib/petsc/conf/petscvariables ] || ./configure PETSC_ARCH=weft --with-fc=0 --with-cxx=0 --with-cc=mpicc \\
+  --with-mpiexec=mpiexec --with-debugging=0 --with-x=0 --with-ssl=0 --with-valgrind=0 COPTFLAGS=-O1 CFLAGS=-w &&
+make -f gmakefile -j $JOBS PETSC_DIR=$PWD PETSC_ARCH=weft libs &&
+python3 config/gmakegentest.py --petsc-dir=$PWD --petsc-arch=weft --testdir=./weft/tests
+"""
+PETSC_RUN = """
+python3 - > weft/targets <<'END'
+import pickle
+for root, files in pickle.load(open("weft/tests/datatest.pkl", "rb")).items():
+    folder = root.split("/src/")[1]
+    for name, tests in files.items():
+        for test, one in tests.items():
+            if name.endswith(".c") and isinstance(one, dict) and one.get("isrun") and one.get("nsize") in ("2", "3", "4"):
+                print(folder.replace("/", "_") + "-" + test[3:])
+END
+export PETSC_OPTIONS=-nox
+make -k -j $(((JOBS + 3) / 4)) -f gmakefile.test report_tests TIMEOUT=300 PETSC_DIR=$PWD PETSC_ARCH=weft \\
+  TESTTARGETS="$(tr '\\n' ' ' < weft/targets)" > weft/tests.log 2>&1
+grep '^#' weft/tests.log
+sed -n -e 's/ *#.*//' -e 's/^ *\\(\\(not \\)\\?ok \\)/\\1/p' weft/tests.log | sort
+"""
 # Each test compares with the output that is in the source; ctest's lines are cut to name and outcome. Any outcome is
 # expected of ten tests of stiff problems, which take another number of steps than in the source (two were run with
 # MPICH, where it differs, too).
@@ -197,6 +221,7 @@ PACKAGES = {
         run_seconds=3000,
         needs=("autoreconf", "libtoolize"),
     ),
+    "petsc": Package("petsc", PETSC_BUILD, PETSC_RUN, r"^(not )?ok ", 0, run_seconds=3000),
     "hpcc": Package(
         "hpcc",
         HPL_SETUP + "make arch=weft",

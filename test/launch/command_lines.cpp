@@ -106,9 +106,13 @@ TEST(CommandLines, OfTheEnvironment) {
                              nullptr};
   EXPECT_EQ(join(options_from_environment(const_cast<char**>(variables))),
             "--x-all WEFT_NET=ofi --x-all WEFT_CUDA=off");
-  const char* intel[] = {"I_MPI_PIN_DOMAIN=numa",  "I_MPI_PIN_PROCESSOR_LIST=0-3",
-                         "I_MPI_PERHOST=all",      "PRTE_MCA_rmaps_default_mapping_policy=core",
-                         "MV2_SHOW_CPU_BINDING=1", "MPIEXEC_TIMEOUT=60", nullptr};
+  const char* intel[] = {"I_MPI_PIN_DOMAIN=numa",
+                         "I_MPI_PIN_PROCESSOR_LIST=0-3",
+                         "I_MPI_PERHOST=all",
+                         "PRTE_MCA_rmaps_default_mapping_policy=core",
+                         "MV2_SHOW_CPU_BINDING=1",
+                         "MPIEXEC_TIMEOUT=60",
+                         nullptr};
   EXPECT_EQ(join(options_from_environment(const_cast<char**>(intel))),
             "--bind-to numa --cpu-list 0-3 --map-by core --report-bindings --timeout 60");
 }
