@@ -35,8 +35,8 @@ config::Size spin{
 
 constexpr long kMaxSleepNs = 1'000'000;  // some events cause no wake-up, such as capacity in a full queue
 constexpr long kPollSleepNs = 20'000;    // events that cause no wake-up: messages of other hosts, GPU copies
-// Where ranks outnumber cores. The peer is rarely one that runs at this moment, and a yield that runs nobody
-// takes as long as ten rounds, after which the rank looks again.
+// If ranks outnumber cores, the peer rarely runs at this moment, and a yield that runs nobody takes as long
+// as ten rounds, after which the rank looks again.
 constexpr unsigned kRoundsBeforeYield = 4;
 constexpr uint64_t kSwitchNs = 1'000;       // a yield that runs no other process takes less
 constexpr uint64_t kLongYieldNs = 200'000;  // a longer yield means that other processes keep the core

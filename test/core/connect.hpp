@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the jobs of connect.cpp exchange and count.
+// The messages of the jobs of connect.cpp, and their counts of descriptors and mappings.
 #pragma once
 #include <cstdio>
 #include <cstdlib>
