@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Entry point: `weft <command>`. A command is a module with add_parser(subparsers) and run(arguments).
 import argparse
+import difflib
+import errno
 import os
+import re
 import sys
 
 from weft_mpi import __version__, bench, completion, doctor, explain, hang, info, report, run_info, top, trace, tune
@@ -13,11 +16,30 @@ EPILOG = (
 )
 
 
+OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
 class Parser(argparse.ArgumentParser):
     """Prints usage errors in one line."""
 
     def error(self, message):
+        wrong = re.search(r"invalid choice: '?([^' ]*)'? \(choose from (.*)\)", message)
+        if wrong:
+            message = "%s is unknown%s" % (wrong[1], suggestion(wrong[1], re.findall(r"[\w-]+", wrong[2])))
         self.exit(2, "%s: %s; see `%s --help`\n" % (self.prog, message, self.prog))
+
+    def unknown(self, words):
+        """Ends with a suggestion for the first of unknown words."""
+        options = [option for action in self._actions for option in action.option_strings]
+        self.error("%s: unknown option or argument%s" % (words[0], suggestion(words[0].partition("=")[0], options)))
+
+
+def suggestion(word, known):
+    """Returns ", did you mean ...?" for a word close to a known one, or that it begins."""
+    near = difflib.get_close_matches(word, known, 2) or [
+        name for name in known if len(word) > 2 and name.startswith(word)
+    ]
+    return ": did you mean %s?" % " or ".join(near) if near else ""
 
 
 def make_parser():
@@ -30,30 +52,53 @@ def make_parser():
         added = module.add_parser(subparsers)
         if added is not None:
             added.description = " ".join(added.description.split())  # joins the lines of a docstring
-            added.set_defaults(weft_run=module.run)
+            added.set_defaults(weft_run=module.run, weft_own=added)
     return parser
 
 
 def main(argv=None):
-    """Runs one command and returns its exit status."""
+    """Runs a command and returns its exit status. Output that cannot be written is an error of one line."""
+    if sys.stdout is None:
+        print("weft: standard output is closed", file=sys.stderr)
+        return 1
+    try:
+        try:
+            return run(argv)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # `weft ... | head`
+        discard_output()
+        return 0
+    except OSError as problem:
+        if problem.errno not in OUTPUT_LOST or problem.filename is not None:  # files of the command have a name
+            raise
+        discard_output()
+        print("weft: standard output cannot be written (%s): output is lost" % problem.strerror, file=sys.stderr)
+        return 1
+
+
+def run(argv):
+    """Parses the command line, runs its command and returns the exit status."""
     parser = make_parser()
-    arguments = parser.parse_args(argv)
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        getattr(arguments, "weft_own", parser).unknown(unknown)
     if arguments.command is None:
         parser.print_help()
         return 2
     try:
-        status = arguments.weft_run(arguments) or 0
-        sys.stdout.flush()
-        return status
+        return arguments.weft_run(arguments) or 0
     except (Refusal, Failure) as problem:
         sys.stdout.flush()
         print("weft %s: %s" % (arguments.command, problem), file=sys.stderr)
         return 2 if isinstance(problem, Refusal) else 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # `weft ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+
+
+def discard_output():
+    """Redirects standard output, with what is buffered, to nowhere: Python flushes it once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -121,6 +121,8 @@ def run(arguments):
         query += " block=%d" % arguments.block if arguments.block else ""
     try:
         facts = json.loads(query_library(function, "%s bytes=%d" % (query, arguments.bytes)))
+        if collective and arguments.kind == "cuda":
+            facts["no_gpu"] = json.loads(query_library("MPIX_Explain_send", "kind=cuda to=cuda bytes=1"))["no_gpu"]
     except (prefix.NotInstalled, OSError, ValueError) as error:
         print("weft explain: %s" % error, file=sys.stderr)
         return 1
@@ -226,6 +228,8 @@ def collective_lines(facts):
     """Yields the lines of the table of a collective."""
     where = "GPU memory, one GPU per rank" if facts["kind"] == "cuda" else "host memory"
     yield "%s among %d ranks of this host, %s; bytes of a %s" % (facts["what"], facts["ranks"], where, facts["of"])
+    if facts.get("no_gpu"):
+        yield "no usable GPU here: %s; a machine with one GPU per rank would do this:" % facts["no_gpu"]
     measured = facts.get("measured_ranks", facts["ranks"])
     if facts["ranks"] != measured and any(row["path"] == "kernels" for row in facts["rows"]):
         numbers = (measured, facts["ranks"])

@@ -3,10 +3,16 @@
 """Output and errors of the commands."""
 
 import contextlib
+import itertools
 import json
 import os
+import shutil
 import sys
 import tempfile
+import textwrap
+import time
+
+MIN_COLUMN = 20  # characters of a column that is narrowed
 
 
 class Refusal(Exception):
@@ -43,13 +49,26 @@ def table(headings, rows, numbers=(), style=None):
     if supports_rich(sys.stdout):
         return rich_table(headings, rows, numbers, style)
     widths = [max([len(heading), *(len(row[at]) for row in rows)]) for at, heading in enumerate(headings)]
+    shrink(widths)
     for row in [list(headings), *rows]:
-        cells = [
-            cell.rjust(width) if heading in numbers else cell.ljust(width)
-            for cell, width, heading in zip(row, widths, headings)
-        ]
-        print("  ".join(cells).rstrip())
+        folded = [textwrap.wrap(cell, width) if len(cell) > width else [cell] for cell, width in zip(row, widths)]
+        for line in itertools.zip_longest(*folded, fillvalue=""):
+            cells = [
+                cell.rjust(width) if heading in numbers else cell.ljust(width)
+                for cell, width, heading in zip(line, widths, headings)
+            ]
+            print("  ".join(cells).rstrip())
     return None
+
+
+def shrink(widths):
+    """Narrows the widest column so that a table fits a terminal; other outputs have one line for each row."""
+    if not sys.stdout.isatty():
+        return
+    excess = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
+    widest = widths.index(max(widths))
+    if excess > 0:
+        widths[widest] = max(MIN_COLUMN, widths[widest] - excess)
 
 
 def rich_table(headings, rows, numbers, style):
@@ -69,7 +88,8 @@ def progress(total, label):
         yield plain_steps(total, label)
         return
     rich = rich_or_none()
-    with rich.progress.Progress(console=rich.console.Console(stderr=True), transient=True) as bar:
+    columns = (*rich.progress.Progress.get_default_columns()[:3], rich.progress.TimeRemainingColumn())
+    with rich.progress.Progress(*columns, console=rich.console.Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
         started = []
 
@@ -85,9 +105,12 @@ def plain_steps(total, label):
     started = []
 
     def step(text):
-        started.append(text)
+        started.append(time.monotonic())
+        done = len(started) - 1
+        left = (started[-1] - started[0]) / done * (total - done) if done else 0
         if sys.stderr.isatty():
-            print("%s: %s (%d of %d)" % (label, text, len(started), total), file=sys.stderr, flush=True)
+            remaining = ", about %d s left" % left if left >= 1 else ""
+            print("%s: %s (%d of %d%s)" % (label, text, done + 1, total, remaining), file=sys.stderr, flush=True)
 
     return step
 

@@ -11,7 +11,7 @@ import time
 from collections import namedtuple
 
 from weft_mpi import benchmarks, children, library, output, prefix
-from weft_mpi.machine import cuda
+from weft_mpi.machine import cuda, system
 from weft_mpi.output import Refusal
 
 # A benchmark: program, number of ranks (0: all cores or GPUs), options, sizes, and the key of the measured value.
@@ -76,6 +76,9 @@ def run(arguments):
     if not arguments.dry_run:
         prepare(path)
     machine = library.text_of(library.load(), "MPIX_Machine_name")
+    busy = system.busy()
+    if busy:
+        print("weft tune: %s; gains below the noise are missed" % busy, file=sys.stderr)
     bench = Bench(time.monotonic() + arguments.seconds)
     tables, tunables = select_tables(arguments.only)
     kept, tried = search(bench, tables, tunables, arguments.seconds)
@@ -86,7 +89,7 @@ def run(arguments):
     if saved:
         output.write_file(path, with_section(read_text(path), machine, section(machine, kept, before_after)))
     found = {
-        "machine": machine, "tried": tried, "kept": kept, "rows": before_after, "defaults": unchanged,
+        "machine": machine, "busy": busy, "tried": tried, "kept": kept, "rows": before_after, "defaults": unchanged,
         "profile": path if saved else None, "out_of_time": bench.out_of_time,
     }  # fmt: skip
     if arguments.json:

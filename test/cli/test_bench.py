@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft bench: options, comparisons with other libraries, the matrix of switches, result files, charts.
+import itertools
 import json
 import os
 import re
@@ -168,11 +169,58 @@ def test_weft_itself_fails(weft, monkeypatch):
 def test_medians_and_ratios():
     candidate = compare.Candidate("x", [], {})
     candidate.rounds = [{"rows": [{"size": 8, "latency_us": value}]} for value in (3, 1, 2)]
-    assert candidate.rows("latency_us") == [{"size": 8, "latency_us": 2}]
-    assert compare.ratio_of([{1: 2.0}, {1: 4.0}, {1: 8.0}], 1, "latency_us", []) == "0.50"
-    assert compare.ratio_of([{1: 2.0}, {1: 4.0}, {1: 8.0}], 1, "bandwidth_mb_s", []) == "0.25"
-    assert compare.ratio_of([{1: 2.0}, {1: 4.0}, {1: 8.0}], 1, "latency_us", ["a"]) == "0.25"
-    assert compare.ratio_of([{}, {1: 4.0}], 1, "latency_us", []) == "-" and compare.figure(None) == "-"
+    assert candidate.rows("latency_us") == [{"size": 8, "latency_us": 2, "spread": [1.2, 2.8]}]
+    assert compare.ratio_of(of_values(2.0, 4.0, 8.0), KEY) == "0.50"
+    assert compare.ratio_of(of_values(2.0, 4.0, 8.0, field="bandwidth_mb_s"), KEY) == "0.25"
+    assert compare.ratio_of({**of_values(2.0, 4.0, 8.0), "switches": ["a"]}, KEY) == "0.25"
+    assert compare.ratio_of(of_values(None, 4.0), KEY) == "-" and compare.figure(None, "latency_us") == "-"
+
+
+KEY = ("H H", 8)
+
+
+def of_values(*columns, field="latency_us"):
+    """Returns a comparison with one row for each column: None, a figure, or the rounds of a figure."""
+    runs = []
+    for at, column in enumerate(columns):
+        candidate = compare.Candidate("Weft %d" % at, [], {})
+        rounds = column if isinstance(column, list) else [] if column is None else [column]
+        candidate.rounds = [{"rows": [{"kinds": "H H", "size": 8, field: value}]} for value in rounds]
+        runs.append(candidate.as_run(field))
+    return {"program": "latency", "ranks": 2, "rounds": 3, "runs": runs, "switches": []}
+
+
+def test_overlapping_rounds_give_no_verdict(capsys):
+    apart, overlapping = of_values([1.0, 1.1, 1.2], [2.0, 2.1, 2.2]), of_values([1.0, 1.1, 1.2], [1.1, 1.15, 1.3])
+    assert not compare.is_open(apart, KEY) and compare.is_open(overlapping, KEY)
+    assert not compare.is_open(of_values(1.0, 1.0), KEY) and not compare.is_open(of_values(None, [1, 2, 3]), KEY)
+    compare.show(overlapping, [])
+    shown = capsys.readouterr().out
+    assert "1.10 (1.02-1.18)" in shown and "~0.96" in shown and "no verdict" in shown
+    compare.show(apart, [])
+    assert "~" not in capsys.readouterr().out
+
+
+def test_more_rounds_if_the_spread_leaves_a_ratio_open(monkeypatch, capsys):
+    values = itertools.cycle((1.0, 1.2, 1.1, 1.3, 1.05))
+    rows = lambda: {"rows": [{"kinds": "H H", "size": 8, "latency_us": next(values)}]}  # noqa: E731
+    monkeypatch.setattr(compare.Candidate, "measure", lambda self, folder: self.rounds.append(rows()))
+    monkeypatch.setattr(compare, "other_candidates", lambda job, folder: [compare.Candidate("other", [], {})])
+    job = bench.Job("latency", ["--vs", "mpicc"])
+    assert compare.run(job)[0]["rounds"] == job.most_rounds == 9
+    assert "6 more rounds" in capsys.readouterr().out
+    assert compare.run(bench.Job("latency", ["--vs", "mpicc", "--rounds", "4"]))[0]["rounds"] == 4
+
+
+def test_repeated_and_written_to_standard_output(weft, machine):
+    machine.write("/proc/loadavg", "99.0 1 1 1/1 1\n")
+    done = weft("bench", "latency", *SHORT_RUN, "--rounds", "3", "--json", "-")
+    assert done.status == 0, done.err
+    found = json.loads(done.out)
+    assert found["rounds"] == 3 and len(found["runs"][0]["rows"][0]["spread"]) == 2
+    assert "medians of 3 rounds (10 to 90 percent of them)" in done.err and "the machine is busy (load 99.0" in done.err
+    done = weft("bench", "latency", "-n2", *SHORT_RUN, "--json", "-")
+    assert done.status == 0 and json.loads(done.out)["ranks"] == 2
 
 
 def test_foreign_result_files(tmp_path):

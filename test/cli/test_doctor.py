@@ -38,7 +38,16 @@ def test_without_a_gpu(weft, no_driver, machine):
     assert {checks[name]["status"] for name in gpu.ALL_CHECKS} == {UNCHECKED}
     assert checks["gdrcopy"]["status"] == UNCHECKED
     assert all(finding["evidence"] for finding in checks.values())
-    assert "not checked" in weft("doctor", "--only", "gpu").out
+    shown = weft("doctor", "--only", "gpu").out
+    assert "not checked (`weft doctor --all`" in shown and shown.count("no GPU is usable here") == 1
+    assert weft("doctor", "--only", "gpu", "--all").out.count("no GPU is usable here") > 5
+
+
+def test_load(machine):
+    machine.write("/proc/loadavg", "0.10 0.1 0.1 1/1 1\n")
+    assert host.check_load().status == OK
+    machine.write("/proc/loadavg", "999.0 0.1 0.1 1/1 1\n")
+    assert host.check_load().status == SLOW and "busy (load 999.0" in host.check_load().evidence
 
 
 def test_emulated_gpus(weft, emulated, fake_nvml, monkeypatch):

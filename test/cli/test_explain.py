@@ -48,6 +48,11 @@ def test_one_sided(weft, no_driver):
     assert weft("explain", "put", "--window", "dynamic").status == 2
 
 
+def test_a_collective_without_a_gpu(weft, no_driver):
+    assert "no usable GPU here" in weft("explain", "allreduce", "--kind", "cuda").out
+    assert "no usable GPU" not in weft("explain", "allreduce", "--kind", "host").out
+
+
 def test_one_sided_between_gpus(weft, emulated):
     rows = json.loads(weft("explain", "put", "--bytes", "64M", "--json").out)["rows"]
     assert rows[3] == {"bytes": 8, "path": "direct", "by": "a copy engine", "resident_kernel": True,

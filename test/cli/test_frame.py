@@ -27,6 +27,35 @@ def test_version_and_refusals(weft):
     assert "doctor" in weft("--help").out
 
 
+def test_suggestions(weft):
+    for words, wanted in (
+        (("docter",), "weft: docter is unknown: did you mean doctor?"),
+        (("info", "--jsn"), "weft info: --jsn: unknown option or argument: did you mean --json"),
+        (("tune", "--sec", "5", "--dry"), "at least 10"),
+        (("hang", "--xyz"), "weft hang: --xyz: unknown option or argument; see"),
+    ):
+        refused = weft(*words)
+        assert refused.status == 2 and wanted in refused.err and len(refused.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", ["info", "info --config --json", "bench --list"])
+def test_output_that_cannot_be_written(words):
+    command = "'%s/bin/weft' %s" % (PREFIX, words)
+    for redirect, reason in ((">/dev/full", "cannot be written (No space left on device)"), (">&-", "is closed")):
+        done = subprocess.run(command + redirect, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 1 and reason in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_table_fits_a_terminal(monkeypatch):
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "40")
+    output.table(["check", "evidence", "remedy"], [["a", "some long words that need two lines", "see 1"]])
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3 and all(len(line) <= 40 for line in lines)
+
+
 def test_the_installed_command():
     for words in ([os.path.join(PREFIX, "bin", "weft")], [sys.executable, "-m", "weft_mpi"]):
         environment = dict(os.environ, PYTHONPATH=os.path.join(PREFIX, "share", "weft", "python"))

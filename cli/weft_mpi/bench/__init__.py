@@ -5,13 +5,16 @@ import argparse
 import contextlib
 import difflib
 import os
+import re
 import shlex
+import subprocess
 import sys
 import tempfile
 import time
 
 from weft_mpi import benchmarks, charts, output, prefix, result
 from weft_mpi.bench import compare
+from weft_mpi.machine import system
 from weft_mpi.machine.cuda import visible_count as count_gpus
 from weft_mpi.output import Failure, Refusal
 
@@ -33,12 +36,13 @@ OWN_OPTIONS = """\
 options of `weft bench` (all other options are passed to the program; `weft bench PROGRAM -h` lists them):
   -n RANKS             default: 2; for collectives and multi-pair benchmarks all GPUs or cores
   --mpiexec OPTIONS    options for mpiexec, in one string
-  --json FILE          write the results and a description of the machine
+  --json FILE          write the results and a description of the machine; - is standard output
   --plot FILE          write a chart (.png, .svg, .pdf); needs matplotlib
   --vs MPICC ...       compare Weft with other MPI libraries in one table with ratios
   --matrix SWITCHES    gpudirect,gdrcopy: one run per combination of on and off
   --share-gpus         allow more ranks than GPUs
-  --rounds N           rounds of --vs and --matrix, whose medians are printed (3)
+  --rounds N           repeat the benchmark: medians, and 10 to 90 percent of the rounds; --vs and --matrix: 3,
+                       and up to 9 if the spread leaves a ratio open
 
 options of most programs: KIND KIND (H, P, D, M), -d cuda, -m [MIN:]MAX, -i N, -x N, -f, -c, -z,
   -T mpi_int, -D vect:STRIDE:BLOCKLENGTH, -I, -l
@@ -62,6 +66,9 @@ def add_parser(subparsers):
     return parser
 
 
+MOST_ROUNDS = 9  # of a comparison whose spread leaves a ratio open
+
+
 class Job:
     """A benchmark run, parsed from the command line. Raises Refusal on a bad value."""
 
@@ -69,8 +76,8 @@ class Job:
         self.program = program
         self.ranks, self.launcher, self.options = None, [], []
         self.json = self.plot = None
-        self.share = False
-        self.others, self.switches, self.rounds = [], [], 3
+        self.share = self.repeated = False
+        self.others, self.switches, self.rounds, self.most_rounds = [], [], 3, MOST_ROUNDS
         words = list(words)
         while words:
             self.parse_word(words.pop(0), words)
@@ -81,10 +88,14 @@ class Job:
                           % program)  # fmt: skip
 
     def parse_word(self, word, words):
-        if word in ("-n", "-np"):
+        joined = re.fullmatch(r"(-np?)(\d+)", word)
+        if joined:
+            self.ranks = positive_integer(joined[1], [joined[2]], "a number of ranks", 1 << 20)
+        elif word in ("-n", "-np"):
             self.ranks = positive_integer(word, words, "a number of ranks", 1 << 20)
         elif word == "--rounds":
-            self.rounds = positive_integer(word, words, "a number of rounds", 1000)
+            self.rounds = self.most_rounds = positive_integer(word, words, "a number of rounds", 1000)
+            self.repeated = True
         elif word == "--mpiexec":
             self.launcher = shlex.split(words.pop(0) if words else "")
             if not self.launcher:
@@ -170,12 +181,15 @@ def run(arguments):
     job = Job(arguments.program, arguments.options)
     words = job.command()
     for path in filter(None, (job.json, job.plot)):
-        output.check_writable(path)
+        if path != "-":
+            output.check_writable(path)
     if job.plot:
         charts.require()
     job.check_sharing()
-    if job.others or job.switches:
+    if job.others or job.switches or job.repeated:
         return compare_and_save(job)
+    if not job.only_prints_help():
+        compare.warn_if_busy()
     if not job.json and not job.plot:
         sys.stdout.flush()
         try:
@@ -187,7 +201,8 @@ def run(arguments):
 
 def compare_and_save(job):
     """Measures all libraries and writes the result. Raises Failure if Weft failed."""
-    found, failure = compare.run(job)
+    with contextlib.redirect_stdout(sys.stderr if job.json == "-" else sys.stdout):
+        found, failure = compare.run(job)
     save_result(job, found)
     if failure:
         raise Failure(failure)
@@ -200,7 +215,8 @@ def run_and_save(job):
         path = os.path.join(folder, "result.json")
         sys.stdout.flush()
         start = time.monotonic()
-        status = wait(os.spawnv(os.P_NOWAIT, prefix.mpiexec(), job.command("--json", path)))
+        child = subprocess.Popen(job.command("--json", path), stdout=sys.stderr if job.json == "-" else None)
+        status = wait(child.pid)
         seconds = time.monotonic() - start
         if os.path.exists(path):
             save_result(job, result.of_program(path, seconds))
@@ -216,7 +232,9 @@ def wait(child):
 
 def save_result(job, found):
     """Writes the requested files: JSON, a chart."""
-    if job.json:
+    if job.json == "-":
+        print(output.json_text(found), end="")
+    elif job.json:
         output.write_file(job.json, output.json_text(found))
     if job.plot:
         charts.save(charts.of_result(found), job.plot)

@@ -4,6 +4,7 @@
 import itertools
 import os
 import statistics
+import sys
 import tempfile
 import time
 
@@ -12,6 +13,7 @@ from weft_mpi.machine import pci, system
 from weft_mpi.othermpi import OtherMpi
 
 SECONDS = 300  # timeout of one run
+MAX_OVERLAP = 0.02  # of a median; rounds that overlap by more give no verdict
 # Variables of UCX and libfabric that disable a path.
 SWITCHES = {
     "gpudirect": {"UCX_IB_GPU_DIRECT_RDMA": "n", "FI_HMEM_CUDA_USE_DMABUF": "0", "FI_MLX5_HMEM_DEVICE_DISABLE": "1"},
@@ -49,11 +51,20 @@ class Candidate:
             return []
         merged = [dict(row) for row in self.rounds[-1]["rows"]]
         for at, row in enumerate(merged):
-            row[name] = statistics.median(found["rows"][at][name] for found in self.rounds)
+            values = [found["rows"][at][name] for found in self.rounds]
+            row[name] = statistics.median(values)
+            if len(values) > 2:
+                row["spread"] = spread(values)
         return merged
 
     def as_run(self, name):
         return {"name": self.name, "library": self.version, "error": self.error, "rows": self.rows(name)}
+
+
+def spread(values):
+    """Returns the 10 and 90 percent points."""
+    cuts = statistics.quantiles(values, n=10, method="inclusive")
+    return [cuts[0], cuts[-1]]
 
 
 def weft_candidate(job, name="Weft", **variables):
@@ -90,16 +101,61 @@ def run(job):
             candidates = list(matrix_candidates(job))
         else:
             candidates = [weft_candidate(job), *distinct(other_candidates(job, folder))]
-        if all(candidate.error for candidate in candidates[1:]) and not job.switches:
+        if job.others and all(candidate.error for candidate in candidates[1:]):
             raise output.Refusal("; ".join(candidate.error for candidate in candidates[1:]))
-        with output.progress(job.rounds * len(candidates), "measuring") as step:
-            for number in range(job.rounds):
-                for candidate in candidates if number % 2 == 0 else candidates[::-1]:
-                    step("%s, round %d" % (candidate.name, number + 1))
-                    candidate.measure(folder)
-    found = combine(job, candidates)
+        warn_if_busy()
+        measure(job, candidates, folder, range(job.rounds))
+        found = combine(job, candidates)
+        more = range(job.rounds, job.most_rounds)
+        if more and any(is_open(found, key) for key in keys_of(found)):
+            print("# the spread leaves a ratio open: %d more rounds" % len(more), flush=True)
+            measure(job, candidates, folder, more)
+            found = combine(job, candidates)
     show(found, candidates)
     return found, candidates[0].error and "%s: %s" % (candidates[0].name, candidates[0].error)
+
+
+def warn_if_busy():
+    text = system.busy()
+    if text:
+        print("weft bench: %s" % text, file=sys.stderr)
+
+
+def measure(job, candidates, folder, numbers):
+    """Runs rounds, in which the order of the candidates alternates."""
+    with output.progress(len(numbers) * len(candidates), "measuring") as step:
+        for number in numbers:
+            for candidate in candidates if number % 2 == 0 else candidates[::-1]:
+                step("%s, round %d" % (candidate.name, number + 1))
+                candidate.measure(folder)
+
+
+def keys_of(found):
+    """Returns the keys of all rows in order of appearance."""
+    rows = (row for run in found["runs"] for row in run["rows"])
+    return list(dict.fromkeys((result.kinds_of(row), row["size"]) for row in rows))
+
+
+def compared(found, key):
+    """Returns the rows of the first column and of the column that its ratio is taken to; None if one is missing."""
+    name, switches = result.field(found), found["switches"]
+    rows = [
+        next((row for row in run["rows"] if (result.kinds_of(row), row["size"]) == key), None) for run in found["runs"]
+    ]
+    others = [row for row in (rows[-1:] if switches else rows[1:]) if row]
+    if not rows[0] or not others:
+        return None
+    best = max if name in result.HIGHER_IS_BETTER else min
+    return rows[0], best(others, key=lambda row: row[name])
+
+
+def is_open(found, key):
+    """Returns True if the rounds of the two columns of a ratio overlap by more than MAX_OVERLAP of their median."""
+    pair = compared(found, key)
+    if not pair or not all("spread" in row for row in pair):
+        return False
+    overlap = min(row["spread"][1] for row in pair) - max(row["spread"][0] for row in pair)
+    return overlap > MAX_OVERLAP * pair[1][result.field(found)]
 
 
 def distinct(candidates):
@@ -121,7 +177,7 @@ def combine(job, candidates):
         "program": job.program,
         "options": job.options,
         "ranks": job.number(),
-        "rounds": job.rounds,
+        "rounds": max([len(candidate.rounds) for candidate in candidates], default=0),
         "switches": job.switches,
         "runs": [candidate.as_run(name) for candidate in candidates],
         "machine": system.describe(),
@@ -131,15 +187,21 @@ def combine(job, candidates):
 def show(found, candidates):
     """Prints the table, then the libraries' versions, failures, and whether the switches had an effect."""
     runs, name = found["runs"], result.field(found)
-    print("# %s: %s, %d ranks, medians of %d rounds" % (
-        found["program"], result.FIELDS[name], found["ranks"], found["rounds"]))  # fmt: skip
-    keys = list(dict.fromkeys((result.kinds_of(row), row["size"]) for run in runs for row in run["rows"]))
-    values = [{(result.kinds_of(row), row["size"]): row[name] for row in run["rows"]} for run in runs]
+    print("# %s: %s, %d ranks, medians of %d rounds%s" % (
+        found["program"], result.FIELDS[name], found["ranks"], found["rounds"],
+        " (10 to 90 percent of them)" if found["rounds"] > 2 else ""))  # fmt: skip
+    keys = keys_of(found)
+    values = [{(result.kinds_of(row), row["size"]): row for row in run["rows"]} for run in runs]
+    doubtful = [key for key in keys if is_open(found, key)]
     ratio = "%s / best other" % runs[0]["name"] if not found["switches"] else "all on / all off"
     headings = ["kinds", "size", *(run["name"] for run in runs), ratio]
-    rows = [[*key, *(figure(column.get(key)) for column in values), ratio_of(values, key, name, found["switches"])]
-            for key in keys]  # fmt: skip
+    rows = [[*key, *(figure(column.get(key), name) for column in values),
+             ratio_of(found, key, "~" if key in doubtful else "")] for key in keys]  # fmt: skip
+    if len(runs) == 1:
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
     output.table(headings, rows, numbers=headings[1:])
+    if doubtful:
+        print("# ~: the rounds of both overlap, so this ratio is no verdict")
     for candidate in candidates:
         if candidate.error:
             print("finding: %s: %s" % (candidate.name, candidate.error))
@@ -149,14 +211,15 @@ def show(found, candidates):
         print("# no RDMA adapter here: the switches have no effect; the columns show run-to-run variation")
 
 
-def figure(value):
-    return "-" if value is None else "%.2f" % value
-
-
-def ratio_of(values, key, name, switches):
-    """Returns the ratio of the first column to the best other one (--matrix: to the last one, all switches off)."""
-    others = [column[key] for column in ([values[-1]] if switches else values[1:]) if key in column]
-    if key not in values[0] or not others:
+def figure(row, name):
+    """Formats the median of a row and its spread."""
+    if row is None:
         return "-"
-    best = max(others) if name in result.HIGHER_IS_BETTER else min(others)
-    return "%.2f" % (values[0][key] / best) if best else "-"
+    ends = " (%.2f-%.2f)" % tuple(row["spread"]) if "spread" in row else ""
+    return "%.2f%s" % (row[name], ends)
+
+
+def ratio_of(found, key, mark=""):
+    """Returns the ratio of the first column to the best other one (--matrix: to the last one, all switches off)."""
+    pair, name = compared(found, key), result.field(found)
+    return "%s%.2f" % (mark, pair[0][name] / pair[1][name]) if pair and pair[1][name] else "-"

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft doctor: detects broken and slow configurations of this machine and prints evidence and remedies.
 import itertools
+import textwrap
 
 from weft_mpi import output
 from weft_mpi.doctor import cluster, gpu, host, network, other
-from weft_mpi.doctor.finding import BROKEN, SLOW, STYLES, Finding, worst
+from weft_mpi.doctor.finding import BROKEN, SLOW, STYLES, UNCHECKED, Finding, worst
 
 GROUPS = {"host": host.checks, "gpu": gpu.checks, "network": network.checks}
 
@@ -20,6 +21,7 @@ def add_parser(subparsers):
     parser.add_argument("--only", choices=sorted(GROUPS), action="append", help="run only these checks")
     parser.add_argument("--mpi", metavar="MPICC", help="check another MPI library instead: does it accept GPU memory?")
     parser.add_argument("--strict", action="store_true", help="exit status 1 also if a check is slow")
+    parser.add_argument("--all", action="store_true", help="print a line for each check that does not apply here")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
@@ -63,10 +65,27 @@ def report(nodes, arguments):
         return status
     several = len(nodes) > 1
     rows = cluster.merge(nodes)
-    remedies = show(rows, several)
+    hidden = [] if several or arguments.all else [row for row in rows if row[1] == UNCHECKED and not row[4]]
+    remedies = show([row for row in rows if row not in hidden], several)
+    print("".join("%s\n" % line for line in collapsed(hidden)), end="")
     for number, remedy in enumerate(remedies, 1):
         print("%s%d. %s" % ("\n" if number == 1 else "", number, remedy))
     return status
+
+
+def collapsed(rows):
+    """Yields lines for checks that do not apply to this machine: the reason once, and the names of its checks."""
+    reasons = {}
+    for check, _, _, evidence, _ in rows:
+        reasons.setdefault(evidence, []).append(check)
+    if rows:
+        yield "not checked (`weft doctor --all` lists them all):"
+    for evidence, checks in reasons.items():
+        if len(checks) > 1:
+            yield textwrap.fill("  %s: %s" % (evidence, ", ".join(checks)), 80, subsequent_indent="    ")
+    others = [checks[0] for checks in reasons.values() if len(checks) == 1]
+    if others:
+        yield textwrap.fill("  for other reasons: " + ", ".join(others), 80, subsequent_indent="    ")
 
 
 def show(rows, several):
@@ -77,6 +96,8 @@ def show(rows, several):
             remedies.append(remedy)
         number = "see %d" % (remedies.index(remedy) + 1) if remedy else ""
         cells.append([check, status, *([where] if several else []), evidence, number])
+    if not cells:
+        return remedies
     headings = ["check", "status", *(["nodes"] if several else []), "evidence", "remedy"]
     if not remedies:
         headings, cells = headings[:-1], [row[:-1] for row in cells]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Host checks: limits, kernel settings, and test messages between two processes.
 import json
+import os
 
 from weft_mpi import children, library, output, prefix
 from weft_mpi.doctor import windows
@@ -14,6 +15,7 @@ SECONDS = 60  # timeout of one program
 
 def checks():
     """Yields all host findings in print order."""
+    yield check_load()
     yield check_library()
     yield from check_messages()
     yield windows.check_host()
@@ -24,6 +26,13 @@ def checks():
     yield check_governor()
     yield check_iommu()
     yield check_pid_namespace()
+
+
+def check_load():
+    text = system.busy()
+    if text:
+        return slow("load", text, "repeat the checks when other programs have ended: times and rates below are too bad")
+    return ok("load", "%.2f on %d cores" % (system.load() or 0, os.cpu_count() or 1))
 
 
 def check_library():

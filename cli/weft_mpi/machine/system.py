@@ -21,6 +21,20 @@ def cores():
     return len(os.sched_getaffinity(0))
 
 
+def load():
+    """Returns the load of the last minute; None if unknown."""
+    text = (files.read("/proc/loadavg") or "").split()
+    return float(text[0]) if text else None
+
+
+def busy():
+    """Returns a warning if other programs use as many cores as the machine has; "" otherwise."""
+    found, count = load(), os.cpu_count() or 1
+    if found is None or found < count:
+        return ""
+    return "the machine is busy (load %.1f, %d cores): figures are not those of an idle machine" % (found, count)
+
+
 def memory_bytes():
     for line in (files.read("/proc/meminfo") or "").splitlines():
         if line.startswith("MemTotal:"):
@@ -98,6 +112,7 @@ def describe():
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%MZ"),
         "processor": processor(),
         "cores": cores(),
+        "load": load(),
         "memory_bytes": memory_bytes(),
         "kernel": platform.release(),
         "gpus": [device["name"] for device in devices],
