@@ -12,6 +12,11 @@ const std::string* value_of(const Values& info, std::initializer_list<std::strin
   return nullptr;
 }
 
+const std::string& directory_of(const Values& info, const std::string& otherwise) {
+  const std::string* const named = value_of(info, {"wdir", "wd"});
+  return named != nullptr ? *named : otherwise;
+}
+
 Result<Values> variables_of(const Values& info) {
   Values variables;
   const std::string* const lines = value_of(info, {"env"});

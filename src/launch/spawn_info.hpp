@@ -12,6 +12,9 @@ namespace weft::launch {
 /// Returns the value of the last of the keys that is given; null: none is.
 [[nodiscard]] const std::string* value_of(const Values& info, std::initializer_list<std::string_view> keys);
 
+/// Returns the directory that `wdir`, or `wd`, names, else `otherwise`.
+[[nodiscard]] const std::string& directory_of(const Values& info, const std::string& otherwise);
+
 /// Returns the variables of the key `env`, lines NAME=VALUE. Errc::spawn: a line is not of this form.
 [[nodiscard]] Result<Values> variables_of(const Values& info);
 

@@ -60,7 +60,7 @@ Result<Program> make_program(const SpawnProgram& spawned, const Options& default
   Program program;
   program.ranks = spawned.processes;
   if (!defaults.programs.empty()) program.variables = defaults.programs.front().variables;
-  if (const std::string* directory = value_of(spawned.info, {"wdir", "wd"})) program.directory = *directory;
+  program.directory = launch::directory_of(spawned.info, program.directory);
   auto variables = launch::variables_of(spawned.info);
   if (!variables) return std::move(variables).error();
   program.variables.insert(program.variables.end(), variables->begin(), variables->end());

@@ -85,7 +85,7 @@ class Spawn(Processes):
                 self.check_good(self.prterun("parent", children, file, ranks=parents), parents + children)
 
     def test_info_keys_under_prterun(self):
-        keys = ("wdir", self.folder, "env", "SPAWN_TEST=a b", "path", os.path.dirname(PROGRAM), "bind_to", "none")
+        keys = ("wd", self.folder, "env", "SPAWN_TEST=a b", "path", os.path.dirname(PROGRAM), "bind_to", "none")
         status, output, errors = self.prterun("info", os.path.basename(PROGRAM), 2, *keys)
         self.assertEqual((status, errors), (0, ""), output)
         self.assertIn("rank 0: class 0, 2 started, 0 not", output)
@@ -164,8 +164,9 @@ class Info(Processes):
             file.write(f"# keys\nwdir = {self.folder}\nenv = SPAWN_TEST=file\n")
         _, (child,) = self.info(PROGRAM, 1, "file", os.path.join(self.folder, "keys"))
         self.assertIn(f"folder {self.folder} variable file", child)
-        _, (child,) = self.info("spawned-program", 1, "wdir", self.folder)
-        self.assertIn("child 0 of 1", child)
+        for key in ("wdir", "wd"):
+            _, (child,) = self.info("spawned-program", 1, key, self.folder)
+            self.assertIn(f"folder {self.folder}", child)
 
     def test_soft(self):
         parents, children = self.info(PROGRAM, 4, "soft", "1:3:2", ranks=2)

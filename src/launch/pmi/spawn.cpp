@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "launch/environment.hpp"
+#include "launch/spawn_info.hpp"
 
 namespace weft::launch::pmi {
 namespace {
@@ -55,9 +56,8 @@ Result<std::string> spawn_lines(const SpawnRequest& request, bool weft_mpiexec) 
       lines.add_plain("preput_val_" + std::to_string(i) + "=" + parent[i].second);
     }
     Values info = program.info;
-    const bool has_directory =
-        std::any_of(info.begin(), info.end(), [](const auto& entry) { return entry.first == "wdir"; });
-    if (!has_directory) info.emplace_back("wdir", request.directory);
+    // The only name of the key that Hydra reads.
+    if (value_of(info, {"wdir"}) == nullptr) info.emplace_back("wdir", directory_of(info, request.directory));
     lines.add("info_num", static_cast<int>(info.size()));
     for (size_t i = 0; i < info.size(); ++i) {
       lines.add("info_key_" + std::to_string(i), info[i].first);

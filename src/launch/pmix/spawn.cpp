@@ -42,7 +42,6 @@ char** SpawnApps::keep_list(const std::vector<std::string>& texts) {
 }
 
 Status SpawnApps::add(const SpawnProgram& program, const SpawnRequest& request) {
-  const std::string* const directory = value_of(program.info, {"wdir"});
   std::vector<std::string> variables{std::string(kParentVariable) + "=" + request.parent_value};
   if (const std::string* handler = value_of(program.info, {"mpi_initial_errhandler"}))
     variables.push_back("WEFT_ERRORS_INITIAL=" + *handler);
@@ -59,7 +58,7 @@ Status SpawnApps::add(const SpawnProgram& program, const SpawnRequest& request) 
   app.command = keep(command);
   app.arguments = keep_list(arguments);
   app.environment = keep_list(variables);
-  app.directory = keep(directory != nullptr ? *directory : request.directory);
+  app.directory = keep(directory_of(program.info, request.directory));
   app.processes = program.processes;
   app.infos = infos.data();
   app.info_count = infos.size();
