@@ -98,8 +98,12 @@ def main():
         other = mpich(os.path.abspath(arguments.mpich))
         columns[other.name] = run_column(other, tests, arguments, known)[1]
     if arguments.update:
+        notes = []
+        if os.path.exists(arguments.page):
+            with open(arguments.page, encoding="utf-8") as file:
+                notes = table.notes_of(file.read())
         with open(arguments.page, "w", encoding="utf-8") as file:
-            file.write(table.text(version, columns))
+            file.write(table.text(version, columns, notes))
     bad = table.unexplained(outcomes)
     for name in bad:
         print(f"unexpected failure: {name}: {outcomes[name].verdict} {outcomes[name].reason}")

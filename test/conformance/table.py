@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Writes docs/conformance.md: passed tests per folder and MPI, and the reasons for failures.
+# Writes docs/conformance.md: passed tests per folder and MPI, and the reasons for failures. One section of the page is
+# written by hand, and kept.
 import re
 
 import reasons
@@ -17,6 +18,19 @@ is not listed here. "timeout": not finished in time; MPICH busy-waits when there
 The suite is older than the standard ABI: `test/conformance/mpi3.h` maps renamed functions, and `mpi3.c` also sets the
 error handler of `MPI_COMM_SELF`, which since MPI 4.0 gets the errors of calls without a communicator.
 """
+
+
+NOTES = "## About these runs"
+
+
+def notes_of(page):
+    """Lines of the section of a page that is written by hand, without empty ones at the end."""
+    lines = page.splitlines()
+    if NOTES not in lines:
+        return []
+    begin = lines.index(NOTES)
+    end = next((i for i in range(begin + 1, len(lines)) if lines[i].startswith("## ")), len(lines))
+    return "\n".join(lines[begin:end]).rstrip().splitlines()
 
 
 def reason_for(name, table):
@@ -81,9 +95,10 @@ def _passed_by_weft_alone(columns):
     return lines
 
 
-def text(version, columns):
-    """Text of the page; `columns` maps names of MPIs to outcomes, Weft first."""
-    lines = [TOP.format(version=version), *_summary(columns), "", "## Not passed", "", *_not_passed(columns)]
+def text(version, columns, notes):
+    """Text of the page; `columns` maps names of MPIs to outcomes, Weft first; `notes`: of notes_of()."""
+    lines = [TOP.format(version=version), *_summary(columns), ""]
+    lines += [*notes, *([""] if notes else []), "## Not passed", "", *_not_passed(columns)]
     lines += ["", "## Not built", "", _row("test", "reason"), _row("---", "---")]
     for name, outcome in columns["Weft"].items():
         if outcome.verdict == NOT_BUILT:
