@@ -86,6 +86,11 @@ THROUGH = {
         (r"comm/cmsplit_type ", INTERNAL + "MPIX_COMM_TYPE_NEIGHBORHOOD"),
     ),
     "openmpi": (
+        (
+            r"init/version ",
+            "it compares MPI_Get_version with mpi.h (3.1): the library says 4.0, since it has the functions of MPI 4, "
+            "by which mpi4py's binary package chooses its calls",
+        ),
         (r"datatype/typename ", "the mpi.h of Open MPI's Python package has no MPI_INTEGER16, which the test wants"),
         (
             r"(datatype/type|pt2pt/pt2pt|coll/coll)_large ",

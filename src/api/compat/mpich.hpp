@@ -34,7 +34,7 @@ inline MPI_T_pvar_handle in_pvar(MPI_T_pvar_handle handle) { return handle; }
 
 inline uint64_t foreign_bytes(const ForeignStatus& status) {
   return static_cast<uint32_t>(status.count_low) |
-         static_cast<uint64_t>(static_cast<int64_t>(status.count_high_and_cancelled >> 1)) << 32;
+         static_cast<uint64_t>(static_cast<uint32_t>(status.count_high_and_cancelled) >> 1) << 32;
 }
 inline bool foreign_cancelled(const ForeignStatus& status) {
   return (status.count_high_and_cancelled & 1) != 0;
