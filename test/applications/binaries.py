@@ -35,6 +35,59 @@ window.Fence()
 print("result %.9f" % total, words, ring, bytes(window.tomemory()).hex())
 window.Free()
 """
+# Eigenvalues by SLEPc, and linear systems by PETSc with its own solvers and those of other packages.
+SLEPC = """
+import sys, petsc4py, slepc4py
+slepc4py.init(sys.argv)
+from petsc4py import PETSc
+from slepc4py import SLEPc
+m = 30
+A = PETSc.Mat().createAIJ([m * m, m * m], nnz=5, comm=PETSc.COMM_WORLD)
+for row in range(*A.getOwnershipRange()):
+    i, j = divmod(row, m)
+    A[row, row] = 4.0 + 0.01 * (row % 7)
+    for other, inside in ((row - m, i > 0), (row + m, i < m - 1), (row - 1, j > 0), (row + 1, j < m - 1)):
+        if inside:
+            A[row, other] = -1.0
+A.assemble()
+for kind in ("krylovschur", "lobpcg", "arpack"):
+    E = SLEPc.EPS().create()
+    E.setOperators(A)
+    E.setProblemType(SLEPc.EPS.ProblemType.HEP)
+    E.setType(kind)
+    E.setWhichEigenpairs(SLEPc.EPS.Which.SMALLEST_REAL)
+    E.setDimensions(4)
+    E.setTolerances(1e-9, 2000)
+    E.solve()
+    PETSc.Sys.Print("result", kind, " ".join("%.7f" % E.getEigenvalue(i).real for i in range(4)))
+x, b = A.createVecs()
+x.set(1.0)
+A.mult(x, b)
+for solver, preconditioner, package in (
+    ("cg", "bjacobi", ""), ("cg", "hypre", ""), ("cg", "gamg", ""), ("cg", "ml", ""), ("gmres", "asm", ""), ("bcgs", "jacobi", ""),
+    ("preonly", "lu", "mumps"), ("preonly", "cholesky", "mumps"), ("preonly", "lu", "superlu_dist"),
+):
+    K = PETSc.KSP().create()
+    K.setOperators(A)
+    K.setType(solver)
+    P = K.getPC()
+    P.setType(preconditioner)
+    if package:
+        P.setFactorSolverType(package)
+    K.setTolerances(rtol=1e-10)
+    y = b.duplicate()
+    K.solve(b, y)
+    y.axpy(-1.0, x)
+    PETSc.Sys.Print("result", solver, preconditioner, package, "converged", K.getConvergedReason() > 0, "error %.9f" % y.norm())
+"""
+# The closure of python3-slepc4py-real3.18.
+SLEPC_PACKAGES = """python3-slepc4py-real3.18 libaec0 libsuitesparseconfig5 libamd2 libarpack2 libbtf1 libcamd2 libccolamd2 libcolamd2 libmetis5 libcholmod3
+  libcombblas1.16.0 libfftw3-double3 libfftw3-long3 libfftw3-single3 libfftw3-mpi3 libsz2 libhdf5-openmpi-103-1 libptscotch-7.0
+  libsuperlu-dist8 libhypre-2.26.0 libklu1 libscalapack-openmpi2.2 libmumps-5.5 libparpack2 libspqr2 libsuperlu5 libscotch-7.0
+  libtrilinos-kokkos-13.2 libtrilinos-teuchos-13.2 libtrilinos-epetra-13.2 libtrilinos-triutils-13.2 libtrilinos-epetraext-13.2
+  libtrilinos-trilinosss-13.2 libtrilinos-amesos-13.2 libtrilinos-aztecoo-13.2 libtrilinos-galeri-13.2 libtrilinos-ifpack-13.2
+  libtrilinos-zoltan-13.2 libtrilinos-ml-13.2 libumfpack5 libpetsc-real3.18 libslepc-real3.18 python3-numpy
+  python3-petsc4py-real3.18"""
 LAMMPS = """
 units lj
 lattice fcc 0.8442
@@ -108,6 +161,8 @@ PROGRAMS = {
     "parform (ParFORM)": Program("form", "$RUN parform cube.frm", r"^ *\+ |^ +F = |Terms in output"),
     "pddrive (SuperLU_DIST)": Program("libsuperlu-dist-dev libsuperlu-dist8 libcombblas1.16.0 libmetis5 libptscotch-7.0 libscotch-7.0",
                                       SUPERLU, r"^run p|Sol |^DGS driver|^All tests|test\(\d\)=", 1e-6),
+    "slepc4py (PETSc, SLEPc)": Program(SLEPC_PACKAGES, "PYTHONPATH=$(echo $ROOT/usr/lib/*dir/*/*/lib/python3/dist-packages "
+                                       "$ROOT/usr/lib/python3/dist-packages | tr ' ' :) $RUN /usr/bin/python3 s.py", "^result", 1e-6),
     # Partitions depend on the order of messages, on their own MPI, too: counts of vertices per part are within the limit.
     "dgpart (PT-Scotch)": Program("ptscotch scotch libptscotch-7.0 libscotch-7.0", "gmk_m2 40 30 > m2.grf && $RUN dgtst m2.grf && "
                                   "$RUN dgpart 5 m2.grf m2.map && sed 1d m2.map | cut -f2 | sort | uniq -c | awk '$1 > 226 && $1 < 254 "
@@ -134,7 +189,7 @@ def write_inputs(folder):
         parent = chance.choice(species) if species else ancestor
         species.append([chance.choice("ACGT") if chance.random() < 0.1 else site for site in parent])
     files = {"s.phy": "8 300\n" + "".join("species%d  %s\n" % (i, "".join(one)) for i, one in enumerate(species))}
-    files.update({"in.melt": LAMMPS, "cube.ine": CUBE, "p.py": PYTHON, "cube.frm": FORM})
+    files.update({"in.melt": LAMMPS, "cube.ine": CUBE, "p.py": PYTHON, "s.py": SLEPC, "cube.frm": FORM})
     files.update({"a.cdl": CDL % ("a", 4), "b.cdl": CDL % ("b", 7)})
     for name, text in files.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
