@@ -88,7 +88,7 @@ THROUGH = {
     "openmpi": (
         (
             r"init/version ",
-            "it compares MPI_Get_version with mpi.h (3.1): the library says 4.0, since it has the functions of MPI 4, "
+            "it compares MPI_Get_version with mpi.h (3.1): the library publishes 4.0, since it has the functions of MPI 4, "
             "by which mpi4py's binary package chooses its calls",
         ),
         (r"datatype/typename ", "the mpi.h of Open MPI's Python package has no MPI_INTEGER16, which the test wants"),
