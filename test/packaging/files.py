@@ -175,47 +175,32 @@ class Images(unittest.TestCase):
 
 
 class Conda(unittest.TestCase):
-    """The recipe is rendered as conda-build does it, for a machine with Linux."""
+    """The recipe's fields; conda.py builds the package."""
 
     def setUp(self):
         try:
-            import jinja2
             import yaml
         except ImportError:
-            self.skipTest("needs jinja2 and PyYAML")
-        lines = [
-            line for line in read(os.path.join(PACKAGING, "conda", "meta.yaml")).splitlines() if self.selected(line)
-        ]
-        names = {"compiler": "{}_compiler".format, "stdlib": "{}_stdlib".format, "environ": {}}
-        text = jinja2.Template("\n".join(lines), undefined=jinja2.StrictUndefined).render(names)
-        self.recipe = yaml.safe_load(text)
-
-    @staticmethod
-    def selected(line):
-        """Evaluates the selector at the end of a line, such as `# [not linux]`."""
-        found = re.search(r"# \[(.+)\]$", line)
-        return found is None or eval(found.group(1), {"linux": True, "x86_64": True, "aarch64": False})
+            self.skipTest("needs PyYAML")
+        self.recipe = yaml.safe_load(read(os.path.join(PACKAGING, "conda", "recipe.yaml")))
 
     def test_fields(self):
-        self.assertEqual(set(self.recipe), {"package", "source", "build", "requirements", "test", "about"})
-        self.assertNotIn("skip", self.recipe["build"])
         version = re.search(r"project\(weft VERSION ([\d.]+)", read(os.path.join(ROOT, "CMakeLists.txt"))).group(1)
-        self.assertEqual(self.recipe["package"], {"name": "weft", "version": version})
+        self.assertEqual(self.recipe["context"]["version"], version)
         self.assertTrue(os.path.samefile(os.path.join(PACKAGING, "conda", self.recipe["source"]["path"]), ROOT))
         about = self.recipe["about"]
         self.assertEqual(about["license"], "BSD-3-Clause")
         self.assertTrue(os.path.exists(os.path.join(ROOT, about["license_file"])))
-        build = self.recipe["requirements"]["build"]
-        self.assertEqual(len(build), len(set(build)))
+        build = self.recipe["requirements"]["build"][0]["then"]
         spec = read(os.path.join(ROOT, "tools", "setup", "spec.txt"))
-        self.assertIn(next(one for one in build if one.startswith("pympistandard")).replace(" =", "=="), spec)
+        self.assertIn(next(str(one) for one in build if "pympistandard" in one).replace(" ", ""), spec)
 
     def test_options_and_programs_exist(self):
-        script = " ".join(self.recipe["build"]["script"])
+        script = " ".join(self.recipe["build"]["script"][0]["then"])
         options = "".join(read(path) for path in glob.glob(os.path.join(ROOT, "cmake", "*.cmake")))
         for option in re.findall(r"-D(WEFT_\w+)=", script):
             self.assertIn(option, options)
-        for command in self.recipe["test"]["commands"]:
+        for command in self.recipe["tests"][0]["script"]:
             for program in re.findall(r"\$PREFIX/(\S+)", command):
                 self.assertTrue(os.access(os.path.join(PREFIX, program), os.X_OK), program)
 
