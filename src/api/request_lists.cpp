@@ -2,7 +2,9 @@
 // Completion of multiple requests (MPI 5.0 section 3.7.5): all, any, some.
 #include <mpi.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "api/impl.hpp"
 #include "api/requests.hpp"
@@ -16,8 +18,19 @@ MPI_Status* status_at(MPI_Status* statuses, int i) {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
 }
 
-/// Returns the number of active requests, or an error for an invalid handle before any wait.
+/// Completing the first entry would free the request of the second one.
+Error listed_twice(int entry, const MPI_Request* handles) {
+  const auto first = std::find(handles, handles + entry, handles[entry]) - handles;
+  return mpi_error(MPI_ERR_REQUEST, "array_of_requests[" + std::to_string(entry) +
+                                        "] is the request of array_of_requests[" + std::to_string(first) +
+                                        "]: a list names each active request once");
+}
+
+/// Returns the number of active requests, or an error before any wait: for an invalid handle, or for a second
+/// entry of a request that completion frees.
 Result<int> count_active(int count, const MPI_Request* handles) {
+  static uint64_t lists = 0;  // under the instance lock
+  const uint64_t list = ++lists;
   int active = 0;
   for (int i = 0; i < count; ++i) {
     if (handles[i] == MPI_REQUEST_NULL) continue;
@@ -26,6 +39,9 @@ Result<int> count_active(int count, const MPI_Request* handles) {
       return bad_handle_at(HandleKind::request, "array_of_requests", static_cast<size_t>(i), handles[i]);
     if (request->kind == core::Request::Kind::enqueued) [[unlikely]]
       return with_error_communicator(request->comm, enqueued_request()).error();
+    if (std::exchange(request->listed, list) == list && !request->persistent &&
+        request != g_handles.completed_send) [[unlikely]]
+      return listed_twice(i, handles);
     active += request->active ? 1 : 0;
   }
   return active;
@@ -64,27 +80,9 @@ Error in_status(const std::string& first_error) {
   return mpi_error(MPI_ERR_IN_STATUS, "an operation of the list failed: " + first_error);
 }
 
-/// An earlier entry of the list named the same request, and its completion freed it.
-bool freed_by_earlier_entry(MPI_Request handle) {
-  return handle != MPI_REQUEST_NULL && to_request(handle) == nullptr;
-}
-void report_freed(int i, MPI_Request* handles, MPI_Status* status, std::string& first_error) {
-  const Error error =
-      bad_handle_at(HandleKind::request, "array_of_requests", static_cast<size_t>(i), handles[i]);
-  handles[i] = MPI_REQUEST_NULL;
-  fill_empty(status);
-  if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = code_with_message(code_of(error), error.message());
-  if (first_error.empty()) first_error = error.message();
-}
-
 /// Completes an entry of a list; returns false if its operation has not finished. `failed` is set if it
 /// failed.
 bool complete_entry(int i, MPI_Request* handles, MPI_Status* status, bool& failed, std::string& first_error) {
-  if (freed_by_earlier_entry(handles[i])) [[unlikely]] {
-    report_freed(i, handles, status, first_error);
-    failed = true;
-    return true;
-  }
   core::Request* request = completed(handles[i]);
   if (request == nullptr) return false;
   failed |= !complete_request_into(&handles[i], *request, status, first_error);

@@ -92,6 +92,7 @@ class Request {
   bool persistent = false;
   bool active = true;     ///< false: an inactive persistent request, complete with an empty status
   bool detached = false;  ///< freed by MPI_Request_free while active
+  uint64_t listed = 0;    ///< number of the last list of handles that named it
   Completion completion;
   Status outcome;                ///< error of the completed operation, or success
   Communicator* comm = nullptr;  ///< retained while the request exists; may be null (generalized)
