@@ -45,7 +45,7 @@ constexpr uint32_t kTightPollsBeforeSleep = 16;  // of a program that does nothi
 constexpr uint64_t kTightPollNs = 2'000;         // longer between two polls: the program computes
 constexpr int kMaxLockTries = 64;
 constexpr unsigned kArmedRounds = 1u << 31;  // more rounds: the wake-up is armed
-constexpr unsigned kTimedRounds = 64;        // idle rounds of a wait before it reads the clock
+constexpr unsigned kTimedRounds = 64;        // idle rounds of a wait between two readings of the clock
 // Calls of progress() per reading of the clock, which takes 25 ns. Idle rounds of a long wait read it anyway.
 constexpr uint32_t kRoundsPerLook = 64;
 constexpr uint64_t kReservedDescriptors = 32;  // left to the program when ranks are watched
@@ -181,10 +181,12 @@ void Instance::idle(Wait& wait) {
   unsigned& rounds = wait.idle_rounds;
   ++rounds;
   // A pause takes about 25 ns, a considerable part of a small message's latency, so it is issued only once in
-  // kTimedRounds, for the sibling hardware thread. So is the clock, which times waits of some us.
+  // kTimedRounds, for the sibling hardware thread. So is the clock, which times waits of some us: its reading
+  // takes as long, so the end of such a wait is its last timed round.
   if (rounds < spin && !threaded && has_core(*this)) [[likely]] {
     if (rounds % kTimedRounds == 0) {
-      if (wait.since_ns == 0) wait.since_ns = monotonic_ns();
+      wait.seen_ns = monotonic_ns();
+      if (wait.since_ns == 0) wait.since_ns = wait.seen_ns;
       pause();
     }
     return;
@@ -238,6 +240,7 @@ void Instance::relock(bool yield) {
 void Instance::publish_wait(Wait& wait) {
   const uint64_t now = monotonic_ns();
   if (wait.since_ns == 0) wait.since_ns = now;
+  wait.seen_ns = 0;
   look_for_failures(now);
   if (now - wait.since_ns < wait_table::kPublishNs) return;
   waits.publish(wait.record, wait.call, wait.target, wait.since_ns, now);

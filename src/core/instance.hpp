@@ -66,8 +66,8 @@ class Instance {
     Wait(Instance& owner, const WaitTarget& what, const Request* request)
         : instance(owner), awaited(request), target(what), call(owner.waits.current()) {}
     ~Wait() {
-      if (since_ns != 0) [[unlikely]]
-        WaitPublisher::count(call, target, monotonic_ns() - since_ns);
+      if (seen_ns != since_ns) [[unlikely]]
+        WaitPublisher::count(call, target, (seen_ns != 0 ? seen_ns : monotonic_ns()) - since_ns);
       if (record != nullptr) [[unlikely]]
         instance.waits.withdraw(*record);
       if (counted) --instance.waiting_threads_;
@@ -80,6 +80,7 @@ class Instance {
     const WaitTarget target;
     const MpiCall call;
     uint64_t since_ns = 0;                 ///< its start, or 0 before kTimedRounds idle rounds
+    uint64_t seen_ns = 0;                  ///< its last time; 0: a long wait, whose end reads the clock
     wait_table::Record* record = nullptr;  ///< of a published wait
     unsigned idle_rounds = 0;
     bool counted = false;             ///< in waiting_threads_
