@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "../check.hpp"
 #include "base/config.hpp"
 #include "coll/bootstrap/group.hpp"
 #include "datatype/predefined.hpp"
@@ -23,14 +24,6 @@ using core::Ref;
 using p2p::Transfer;
 
 inline constexpr size_t kSizes[] = {0, 8, 3000, 20'000, 300'000};
-
-#define CHECK(condition)                                                           \
-  do {                                                                             \
-    if (!(condition)) {                                                            \
-      std::fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                \
-    }                                                                              \
-  } while (false)
 
 /// Ends with the message of an error.
 template <class T>

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "../check.hpp"
 #include "../device/cuda_test_support.hpp"
 #include "base/config.hpp"
 #include "base/counters.hpp"
@@ -30,14 +31,6 @@ constexpr uint32_t kHonest = 1, kForger = 2;  // ranks
 constexpr int kWorkTag = 77, kStopTag = 78;
 constexpr size_t kRequests = 12, kRequestBytes = 100'000, kMaxMessage = 700;
 constexpr int kDeliveriesPerRound = 500;  // between two exchanges with rank 1
-
-#define CHECK(condition)                                                           \
-  do {                                                                             \
-    if (!(condition)) {                                                            \
-      std::fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                \
-    }                                                                              \
-  } while (false)
 
 /// A request with the forger, restarted when it has ended.
 struct Victim {
