@@ -26,9 +26,11 @@ Error listed_twice(int entry, const MPI_Request* handles) {
                                         "]: a list names each active request once");
 }
 
-/// Returns the number of active requests, or an error before any wait: for an invalid handle, or for a second
-/// entry of a request that completion frees.
-Result<int> count_active(int count, const MPI_Request* handles) {
+enum class Completes { one, many };  // entries of a list by one call
+
+/// Returns the number of active requests, or an error before any wait: for an invalid handle, or, if a call
+/// completes many entries, for a second entry of a request that completion frees.
+Result<int> count_active(int count, const MPI_Request* handles, Completes completes = Completes::one) {
   static uint64_t lists = 0;  // under the instance lock
   const uint64_t list = ++lists;
   int active = 0;
@@ -39,8 +41,8 @@ Result<int> count_active(int count, const MPI_Request* handles) {
       return bad_handle_at(HandleKind::request, "array_of_requests", static_cast<size_t>(i), handles[i]);
     if (request->kind == core::Request::Kind::enqueued) [[unlikely]]
       return with_error_communicator(request->comm, enqueued_request()).error();
-    if (std::exchange(request->listed, list) == list && !request->persistent &&
-        request != g_handles.completed_send) [[unlikely]]
+    if (completes == Completes::many && std::exchange(request->listed, list) == list &&
+        !request->persistent && request != g_handles.completed_send) [[unlikely]]
       return listed_twice(i, handles);
     active += request->active ? 1 : 0;
   }
@@ -151,7 +153,7 @@ Status no_active(int* index, int* flag, MPI_Status* status) {
 }  // namespace
 
 Status Waitall(int count, MPI_Request* handles, MPI_Status* statuses) {
-  auto active = count_active(count, handles);
+  auto active = count_active(count, handles, Completes::many);
   if (!active) return std::move(active).error();
   for (int i = 0; i < count; ++i)
     if (pending(handles[i])) core::wait(*g_instance, *reinterpret_cast<core::Request*>(handles[i]));
@@ -160,7 +162,7 @@ Status Waitall(int count, MPI_Request* handles, MPI_Status* statuses) {
 
 Status Testall(int count, MPI_Request* handles, int* flag, MPI_Status* statuses) {
   *flag = 0;
-  auto active = count_active(count, handles);
+  auto active = count_active(count, handles, Completes::many);
   if (!active) return std::move(active).error();
   if (*active != 0) poll_once(count, handles);
   for (int i = 0; i < count; ++i)
@@ -194,7 +196,7 @@ Status Testany(int count, MPI_Request* handles, int* index, int* flag, MPI_Statu
 }
 
 Status Waitsome(int incount, MPI_Request* handles, int* outcount, int* indices, MPI_Status* statuses) {
-  auto active = count_active(incount, handles);
+  auto active = count_active(incount, handles, Completes::many);
   if (!active) return std::move(active).error();
   *outcount = MPI_UNDEFINED;
   if (*active == 0) return {};
@@ -204,7 +206,7 @@ Status Waitsome(int incount, MPI_Request* handles, int* outcount, int* indices, 
 }
 
 Status Testsome(int incount, MPI_Request* handles, int* outcount, int* indices, MPI_Status* statuses) {
-  auto active = count_active(incount, handles);
+  auto active = count_active(incount, handles, Completes::many);
   if (!active) return std::move(active).error();
   *outcount = MPI_UNDEFINED;
   if (*active == 0) return {};

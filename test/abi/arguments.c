@@ -250,6 +250,8 @@ static void request_listed_twice(void) {
                "array_of_requests[1] is the request of array_of_requests[0]");
   EXPECT_ERROR(MPI_Waitsome(2, list, &outcount, indices, MPI_STATUSES_IGNORE), MPI_ERR_REQUEST,
                "array_of_requests[1]");
+  int flag = 0;
+  EXPECT(MPI_Request_get_status_all(2, list, &flag, MPI_STATUSES_IGNORE) == MPI_SUCCESS && flag);
   EXPECT(list[0] != MPI_REQUEST_NULL && list[1] == list[0]);
   list[1] = MPI_REQUEST_NULL;
   EXPECT(MPI_Waitall(2, list, MPI_STATUSES_IGNORE) == MPI_SUCCESS);
