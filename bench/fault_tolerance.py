@@ -40,10 +40,10 @@ class FaultTolerant(Library):
             done = subprocess.run(command, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True,
                                   text=True, timeout=LIMIT, check=False)  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise Failure("%s: not finished after %d s" % (" ".join(command), LIMIT)) from None
+            raise Failure("%s, %d ranks: not finished after %d s" % (self.name, ranks, LIMIT)) from None
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         if not lines:
-            raise Failure("%s: no figures\n%s" % (" ".join(command), done.stderr.strip()[-1000:]))
+            raise Failure("%s, %d ranks: no figures\n%s" % (self.name, ranks, done.stderr.strip()[-1000:]))
         figures = json.loads(lines[0])
         self.version = figures["library"]
         return {row: figures[row] for row in ROWS}
