@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Fault tolerance through another interface (ULFM). The last rank kills itself, the others see it, agree,
 // shrink and go on. Started by mpiexec --continue-on-failure with at least 3 ranks.
-#include <mpi.h>
+#include "expect.h"
 #ifdef OPEN_MPI
 #include <mpi-ext.h>
 #define MPIX_ERR_PROC_FAILED MPI_ERR_PROC_FAILED
 #define MPIX_ERR_REVOKED MPI_ERR_REVOKED
 #endif
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
-
-#define EXPECT(condition)                                             \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      MPI_Abort(MPI_COMM_WORLD, 1);                                   \
-    }                                                                 \
-  } while (0)
 
 int main(int argc, char** argv) {
   int rank, ranks, value = 1, sum = 0, flag = 6, error_class, length, code;

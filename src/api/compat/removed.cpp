@@ -11,13 +11,10 @@ namespace weft::compat {
 WEFT_COMPAT(int, Address, (void* location, MPI_Aint* address)) {
   return out_error(native.Get_address(location, address));
 }
-WEFT_COMPAT(int, Errhandler_get, (Handle comm, Handle* errhandler)) try {
-  HandleOut<Errhandler> found(errhandler);
-  const int code = native.Comm_get_errhandler(in<Comm>(comm), found.get());
-  found.finish();
-  return out_error(code);
-} catch (const std::bad_alloc&) {
-  return out_of_memory();
+WEFT_COMPAT(int, Errhandler_get, (Handle comm, Handle* errhandler)) {
+  return with_handle<Errhandler>(errhandler, [&](Errhandler::Native* found) {
+    return native.Comm_get_errhandler(in<Comm>(comm), found);
+  });
 }
 WEFT_COMPAT(int, Errhandler_set, (Handle comm, Handle errhandler)) {
   return out_error(native.Comm_set_errhandler(in<Comm>(comm), in<Errhandler>(errhandler)));

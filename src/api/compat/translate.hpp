@@ -200,6 +200,16 @@ class HandleOut {
   ForeignOf<K>* handle_;
   typename K::Native native_ = K::null();
 };
+/// Returns the code of `call`, which stores a native handle that becomes one of the program.
+template <class K, class Call>
+int with_handle(ForeignOf<K>* handle, Call&& call) try {
+  HandleOut<K> made(handle);
+  const int code = call(made.get());
+  made.finish();
+  return out_error(code);
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
+}
 /// A handle that the call may free: it becomes null then.
 template <class K>
 class HandleInOut {
