@@ -9,7 +9,6 @@
 #include "base/process_watch.hpp"
 #include "coll/bootstrap/group.hpp"
 #include "core/instance.hpp"
-#include "core/instance.hpp"
 #include "launch/spawn_info.hpp"
 #include "spawn/port.hpp"
 

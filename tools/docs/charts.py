@@ -3,7 +3,6 @@
 # Draws the charts of docs/performance.md from the results in bench/results into docs/images/charts. Needs matplotlib.
 # Each chart records a digest of its data and of this file; with --check nothing is drawn, and a chart with another
 # digest, or missing in the page, is an error.
-import argparse
 import hashlib
 import json
 import os
@@ -13,7 +12,7 @@ from dataclasses import asdict, dataclass
 from math import log
 from statistics import median, quantiles
 
-from figures import PAGE, ROOT, load, number
+from figures import PAGE, ROOT, load, number, options
 
 CHARTS = os.path.join("docs", "images", "charts")
 DIGEST = re.compile(r"weft-chart:([0-9a-f]{64})")
@@ -171,7 +170,7 @@ def device_rows(found, wanted, hollow=False):
 
 
 def gpus(found):
-    """Returns the machine and the date of bench/peers.py's file."""
+    """Returns the machine and the date of a file of bench/peers.py or bench/one_sided.py."""
     return "%d x %s, %s, %s" % (found["gpus"], found["gpu"], found["driver"].split(", ")[-1], found["date"])
 
 
@@ -224,8 +223,7 @@ def device_windows(root):
             rows.append(Row("put + signal, " + match[1].replace("a block", "1 block"), [compare(own, [rounds], "us")]))
     pair = ("puts of 64 MiB", "copies of 64 MiB")
     rows.append(Row("puts of 64 MiB (1: plain copies)", [compare(values[pair[0]], [values[pair[1]]], "GB/s", True)]))
-    source = "%d x %s, %s, %s" % (found["gpus"], found["gpu"], found["driver"].split(", ")[-1], found["date"])
-    return Chart("One-sided from kernels, GPU memory", "NVSHMEM", source, rows)
+    return Chart("One-sided from kernels, GPU memory", "NVSHMEM", gpus(found), rows)
 
 
 def files(root):
@@ -401,10 +399,7 @@ def stale(root, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Draws the charts of docs/performance.md from bench/results.")
-    parser.add_argument("--check", action="store_true", help="only compare digests")
-    parser.add_argument("--root", default=ROOT)
-    arguments = parser.parse_args()
+    arguments = options("Draws the charts of docs/performance.md from bench/results.", "only compare digests")
     folder = os.path.join(arguments.root, CHARTS)
     if arguments.check:
         complaints = list(stale(arguments.root, folder))

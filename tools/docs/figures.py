@@ -135,11 +135,16 @@ def rewrite(text, root):
     return MARKED.sub(lambda match: match.group(1) + "\n" + TABLES[match.group(2)](root) + "\n" + match.group(3), text)
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Writes the tables of docs/performance.md from bench/results.")
-    parser.add_argument("--check", action="store_true", help="only compare")
+def options(description, check):
+    """Returns the options of a script that renews, or with --check compares, a part of the page."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--check", action="store_true", help=check)
     parser.add_argument("--root", default=ROOT)
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    arguments = options("Writes the tables of docs/performance.md from bench/results.", "only compare")
     path = os.path.join(arguments.root, PAGE)
     with open(path, encoding="utf-8") as file:
         committed = file.read()
