@@ -316,7 +316,8 @@ WEFT_DEVICE_FUNCTION T Target::atomic_add(uint64_t disp, T value) const {
     return atomicAdd_system(static_cast<T*>(pointer(disp)), value);
   }
 #else
-  T seen = *static_cast<const volatile T*>(pointer(disp));
+  using Word = typename detail::WordOf<sizeof(T)>::type;
+  T seen = detail::bits<T>(__atomic_load_n(static_cast<const Word*>(pointer(disp)), __ATOMIC_RELAXED));
   for (;;) {
     const T before = atomic_cas(disp, seen, static_cast<T>(seen + value));
     if (std::memcmp(&before, &seen, sizeof seen) == 0) return before;

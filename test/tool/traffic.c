@@ -9,7 +9,7 @@
 
 enum { kMessages = 2000, kMostVariables = 1024, kMostRanks = 64 };
 static atomic_int done;
-static unsigned long long reads;
+static atomic_ullong reads;
 
 struct Reader {
   MPI_T_pvar_session session;
@@ -69,7 +69,7 @@ static void step(struct Reader* reader) {
     if (reader->totals[i]) EXPECT(value >= reader->last[i]);
     reader->last[i] = value;
   }
-  ++reads;
+  atomic_fetch_add(&reads, 1);
 }
 
 static void* read_in_thread(void* seed) {
@@ -286,7 +286,7 @@ int main(int argc, char** argv) {
   }
   atomic_store(&done, 1);
   EXPECT(pthread_join(thread, NULL) == 0);
-  EXPECT(reads > 200 && matches.calls >= rounds);
+  EXPECT(atomic_load(&reads) > 200 && matches.calls >= rounds);
   OK(MPI_T_event_handle_free(registration, NULL, NULL));
   OK(MPI_T_pvar_session_free(&matches.session));
   OK(MPI_T_pvar_session_free(&reader.session));
