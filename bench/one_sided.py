@@ -48,7 +48,8 @@ def host_calls(site):
     figures = {**site.figure("put 8 B", "put_latency"), **site.figure("put 8 B, lone", "put_latency", settings=lone)}
     for name, program, size in (
         ("get 8 B", "get_latency", "8"), ("fetch_and_op", "fop_latency", "8"), ("compare_and_swap", "cas_latency", "8"),
-        ("accumulate 8 B", "acc_latency", "8"), ("accumulate 1 MiB", "acc_latency", "1M"),
+        ("accumulate 8 B", "acc_latency", "8"), ("accumulate 64 KiB", "acc_latency", "64K"),
+        ("accumulate 1 MiB", "acc_latency", "1M"),
         ("get_accumulate 64 KiB", "get_acc_latency", "64K"), ("put 1 MiB", "put_latency", "1M"),
     ):  # fmt: skip
         figures.update(site.figure(name, program, size))
