@@ -38,6 +38,7 @@ class Package:
     seconds: int = 3000  # limit of the build
     run_seconds: int = 900
     needs: tuple = ()  # programs; skipped without them
+    section: str = ""  # of the distribution, where the source is not in one that binaries are taken from
 
 
 # Installed in the folder weft of the source, where h5py_suite.py finds it.
@@ -65,7 +66,7 @@ done
 """
 # FFTW has an interface for Fortran, and no tests of it with MPI: fftw.f90 is one.
 FFTW_FORTRAN_BUILD = """
-./configure --enable-mpi --disable-doc CFLAGS=-O0 && make &&
+./configure --enable-mpi --disable-doc CFLAGS=-O0 && make -j $JOBS &&
 mpifort -O1 -Iapi -Impi $TESTS/fftw.f90 -o fftw_fortran mpi/.libs/libfftw3_mpi.a .libs/libfftw3.a
 """
 # The programs of test/testcases; an MPI call that fails and a wrong value end in a status other than 0. Then all tests
@@ -114,6 +115,14 @@ done
 wait
 for f in $(find TEST_struct TEST_ij -name '*.err' -size +0); do echo "== $f"; head -n 40 $f; done
 bash ./checktest.sh TEST_struct TEST_ij
+"""
+PARMETIS_RUN = """
+cd Graphs
+for n in 2 4; do
+  echo "ranks $n"
+  mpiexec -n $n ../build/Linux-*/programs/ptest rotor.graph rotor.graph.xyz &&
+  mpiexec -n $n ../build/Linux-*/programs/mtest bricks.hex3d || exit 1
+done
 """
 # PETSc's own tests with 2 to 4 ranks of vectors, matrices, linear and nonlinear solvers, each compared with the output in
 # the source. -nox: some draw, and without X they print a warning, which differs.
@@ -165,7 +174,7 @@ PACKAGES = {
     "boost": Package("boost1.81", BOOST_BUILD, BOOST_RUN, r"^\w\S* \d+ (passed|FAILED)$", 0, run_seconds=3000),
     "fftw": Package(
         "fftw3",
-        "./configure --enable-mpi --disable-fortran --disable-doc CFLAGS=-O1 && make",
+        "./configure --enable-mpi --disable-fortran --disable-doc CFLAGS=-O1 && make -j $JOBS",
         "for n in 1 2 4; do mpiexec -n $n mpi/mpi-bench -v1 --verify 'ocf20x24' --verify 'irf12x18x8' "
         "--verify 'obc32x7x6' --verify 'irb60x11' || exit 1; done",
         r"^(\S+ ){3}\S+$",
@@ -221,6 +230,17 @@ PACKAGES = {
         run_seconds=3000,
         needs=("autoreconf", "libtoolize"),
     ),
+    # ParMETIS computes each cut that it reports a second time from the partition. Its source is in Debian's section
+    # non-free, since only research and evaluation are free.
+    "parmetis": Package(
+        "parmetis",
+        "make config cc=mpicc && make -j $JOBS",
+        PARMETIS_RUN,
+        r"^ranks |^Testing|reported a cut",
+        0,
+        needs=("cmake",),
+        section="non-free",
+    ),
     "petsc": Package("petsc", PETSC_BUILD, PETSC_RUN, r"^(not )?ok ", 0, run_seconds=3000),
     "hpcc": Package(
         "hpcc",
@@ -265,8 +285,8 @@ PACKAGES = {
 }
 
 
-def source_lists(folder):
-    """Writes a list of source packages from the binary lists of the system; returns its path."""
+def source_lists(folder, section):
+    """Writes a list of source packages from the binary lists of the system, with one more section; returns its path."""
     lines = []
     for path in ["/etc/apt/sources.list", *sorted(glob.glob("/etc/apt/sources.list.d/*"))]:
         if not os.path.isfile(path):
@@ -281,9 +301,9 @@ def source_lists(folder):
                 option = "[signed-by=%s] " % fields["Signed-By"] if fields.get("Signed-By", "").startswith("/") else ""
                 for uri in fields["URIs"].split():
                     for suite in fields["Suites"].split():
-                        lines.append("deb-src %s%s %s %s" % (option, uri, suite, fields.get("Components", "")))
+                        lines.append("deb-src %s%s %s %s %s" % (option, uri, suite, fields.get("Components", ""), section))
         else:
-            lines += [re.sub(r"^deb ", "deb-src ", line) for line in text.splitlines() if line.startswith("deb ")]
+            lines += [re.sub(r"^deb ", "deb-src ", line) + " " + section for line in text.splitlines() if line.startswith("deb ")]
     name = os.path.join(folder, "sources.list")
     with open(name, "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
@@ -298,7 +318,7 @@ def skip(why):
 def unpack(package, folder):
     """Downloads and unpacks the original source; returns its folder."""
     os.makedirs(os.path.join(folder, "lists", "partial"), exist_ok=True)
-    options = ["-o", "Dir::Etc::sourcelist=" + source_lists(folder), "-o", "Dir::Etc::sourceparts=-",
+    options = ["-o", "Dir::Etc::sourcelist=" + source_lists(folder, package.section), "-o", "Dir::Etc::sourceparts=-",
                "-o", "Dir::State::lists=" + os.path.join(folder, "lists"), "-o", "Dir::Cache=" + folder]  # fmt: skip
     archives = glob.glob(os.path.join(folder, package.source + "_*.orig.tar.*"))
     if not archives:
