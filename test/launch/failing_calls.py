@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Makes each system call of the launcher fail once: mpiexec ends, prints the error unless the job succeeded, and leaves
-# no process.
-# The same for each call of the start-up of a rank.
+# no process. The same for each call of the start-up of a rank. Prints how the jobs ended.
 # usage: failing_calls.py PEER FAIL_CALL_LIBRARY RING
+import collections
 import errno
 import os
 import subprocess
@@ -64,6 +64,22 @@ SCRIPT = PEER + " fences 3 > /dev/null && echo rank $PMI_RANK; echo error $PMI_R
 
 
 class FailingCalls(unittest.TestCase):
+    outcomes = collections.defaultdict(list)  # by process and call: the exit codes of the runs in which it failed
+
+    @classmethod
+    def tearDownClass(cls):
+        for (process, name), codes in cls.outcomes.items():
+            good, bad = codes.count(0), sorted({code for code in codes if code})
+            print(
+                "%s, %s: %d failed, %d jobs succeeded, the others ended with %s"
+                % (process, name, len(codes), good, bad or "-")
+            )
+
+    def note(self, process, name, made, status):
+        if os.path.exists(made):
+            self.outcomes[process, name].append(status)
+        return os.path.exists(made)
+
     def fail_once(self, folder, name, at):
         """False when the run makes fewer calls of the function."""
         made = os.path.join(folder, "%s.%d" % (name, at))
@@ -81,7 +97,7 @@ class FailingCalls(unittest.TestCase):
             self.assertGreater(status, 0, errors)
             if name != "write":  # of the message itself
                 self.assertIn("mpiexec: ", errors)
-        return os.path.exists(made)
+        return self.note("launcher", name, made, status)
 
     def fail_in_rank(self, folder, name, at):
         """False when rank 1 makes fewer calls of the function."""
@@ -98,7 +114,7 @@ class FailingCalls(unittest.TestCase):
         self.assertIn(status, range(128), errors)
         if status:
             self.assertIn("mpiexec: rank ", errors)
-        return os.path.exists(made)
+        return self.note("rank", name, made, status)
 
     def test_each_call_of_start_up(self):
         made = set()
