@@ -28,12 +28,11 @@ Binding bind_to(const Cores& cores, const std::string& text = {}) {
 
 Binding unbound(const std::string& why) { return {{}, "not bound (" + why + ")"}; }
 
-/// Returns the index-th of `parts` equal, contiguous shares of the cores.
+/// Returns the index-th of `parts` equal, contiguous shares of the cores. Cores that are left over stay free:
+/// programs that take their number of threads from the binding (Scotch) need the same one in each process.
 Cores share(const Cores& cores, size_t index, size_t parts) {
-  const auto at = [&](size_t part) {
-    return cores.begin() + static_cast<std::ptrdiff_t>(cores.size() * part / parts);
-  };
-  return {at(index), at(index + 1)};
+  const auto first = cores.begin() + static_cast<std::ptrdiff_t>(cores.size() * index / parts);
+  return {first, first + static_cast<std::ptrdiff_t>(cores.size() / parts)};
 }
 
 /// Returns the GPUs that CUDA_VISIBLE_DEVICES selects, in its order.
