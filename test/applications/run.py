@@ -38,7 +38,7 @@ class Package:
     seconds: int = 3000  # limit of the build
     run_seconds: int = 900
     needs: tuple = ()  # programs; skipped without them
-    section: str = ""  # of the distribution, where the source is not in one that binaries are taken from
+    section: str = ""  # of the distribution, where the source is not in one of the binary lists
     release: str = ""  # another release of the distribution, where this one's source is missing
 
 
