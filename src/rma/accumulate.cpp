@@ -206,13 +206,21 @@ Status Window::execute(const Area& area, const Place& place, const std::byte* in
   const bool by_message =
       place.peer->control == nullptr ||
       (element_operation(area, place, op, basic, compare != nullptr) && !launches_on(place));
-  const auto update_locked = [&](std::byte* old) -> Status {
-    WEFT_TRY(begin_accumulate(*place.peer));
-    const AccumulateScope scope(*place.peer->control);
-    return update(area, place, in, compare, op, basic, old);
-  };
+  if (request == nullptr && place.peer->slot != nullptr && area.type.contiguous() &&
+      (result == nullptr || (result->type->contiguous() && !kind_of(*result).on_device()))) {
+    const PostedOperation operation{
+        compare != nullptr ? PostedOperation::compare_swap : PostedOperation::accumulate,
+        static_cast<uint8_t>(op),
+        static_cast<uint8_t>(basic),
+        static_cast<uint8_t>(result != nullptr),
+        0,
+        0};
+    if (post(place, operation, in, compare, result == nullptr ? nullptr : result->address)) return {};
+  }
+  settle(*place.peer);  // operations of one origin are executed in order
   if (!by_message && (result == nullptr || (result->type->contiguous() && !kind_of(*result).on_device()))) {
-    WEFT_TRY(update_locked(result == nullptr ? nullptr : static_cast<std::byte*>(result->address)));
+    WEFT_TRY(update_locked(area, place, in, compare, op, basic,
+                           result == nullptr ? nullptr : static_cast<std::byte*>(result->address)));
     if (request != nullptr) request->finish();
     return {};
   }
@@ -228,9 +236,16 @@ Status Window::execute(const Area& area, const Place& place, const std::byte* in
     operation->finish_part({});
     return {};
   }
-  Status outcome = update_locked(operation->data.data());
+  Status outcome = update_locked(area, place, in, compare, op, basic, operation->data.data());
   operation->finish_part(outcome.ok() ? Status() : Status(outcome.error().copy()));
   return outcome;
+}
+
+Status Window::update_locked(const Area& area, const Place& place, const std::byte* in,
+                             const std::byte* compare, ReduceOp op, Basic basic, std::byte* old) {
+  WEFT_TRY(begin_accumulate(*place.peer));
+  const AccumulateScope scope(*place.peer->control);
+  return update(area, place, in, compare, op, basic, old);
 }
 
 /// Reads, combines and writes under the accumulate lock, in parts that stay in the cache. `old`: null, or

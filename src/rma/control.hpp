@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "rma/operation_slot.hpp"
+
 namespace weft::rma {
 
-/// Valid when zeroed. Followed by the words of each rank: of().
+/// Valid when zeroed. Followed by the words of each rank: of(). Windows of MPI_Win_create have an operation
+/// slot and memory for its data for each rank behind them.
 struct Control {
   static constexpr uint32_t kExclusive = 1u << 31;
 
@@ -25,6 +28,21 @@ struct Control {
   [[nodiscard]] OfRank& of(int rank) { return reinterpret_cast<OfRank*>(this + 1)[rank]; }
   [[nodiscard]] static size_t bytes(int ranks) {
     return sizeof(Control) + static_cast<size_t>(ranks) * sizeof(OfRank);
+  }
+  [[nodiscard]] static size_t bytes_with_slots(int ranks) {
+    return slots_at(ranks) + static_cast<size_t>(ranks) * (sizeof(OperationSlot) + OperationSlot::kMaxBytes);
+  }
+  /// The slot of a rank in the control block of a window with `ranks` ranks.
+  [[nodiscard]] OperationSlot& slot(int rank, int ranks) {
+    return reinterpret_cast<OperationSlot*>(reinterpret_cast<std::byte*>(this) + slots_at(ranks))[rank];
+  }
+  /// The operands and results of an operation in that slot.
+  [[nodiscard]] std::byte* slot_data(int rank, int ranks, const PostedOperation& operation) {
+    OperationSlot& own = slot(rank, ranks);
+    return operation.data_bytes() <= OperationSlot::kInlineBytes
+               ? own.inline_data
+               : reinterpret_cast<std::byte*>(&slot(ranks, ranks)) +
+                     static_cast<size_t>(rank) * OperationSlot::kMaxBytes;
   }
 
   /// `rank`: of the process that gets the lock.
@@ -64,6 +82,9 @@ struct Control {
   }
 
  private:
+  [[nodiscard]] static size_t slots_at(int ranks) {
+    return (bytes(ranks) + alignof(OperationSlot) - 1) / alignof(OperationSlot) * alignof(OperationSlot);
+  }
   [[nodiscard]] static uint32_t number(int rank) { return static_cast<uint32_t>(rank); }
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);

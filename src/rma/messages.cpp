@@ -67,6 +67,7 @@ Messages::Messages(core::Instance& instance) : instance_(instance) {
 
 void Messages::remove(Window& window) {
   windows_.erase(window.comm->id);
+  slots_.remove(window);
   if (std::exchange(window.reached_by_messages, false)) --served_;
   std::erase_if(locks_, [&](const LockRequest& request) { return request.window == window.comm->id; });
 }
@@ -97,7 +98,7 @@ void Messages::send(core::ProcessId to, const T& message) {
 }
 
 bool Messages::poll() {
-  bool progressed = false;
+  bool progressed = slots_.poll();
   while (!queue_.empty() && send_now(queue_.front())) {
     queue_.pop_front();
     progressed = true;

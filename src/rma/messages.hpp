@@ -117,6 +117,9 @@ class Messages final : private core::Poller {
   /// The messages of the process.
   [[nodiscard]] static Messages& of(core::Instance& instance);
 
+  /// Slots of windows in which other processes post operations.
+  [[nodiscard]] OperationSlots& slots() { return slots_; }
+
   void add(Window& window) { windows_[window.comm->id] = &window; }
   void remove(Window& window);
   /// Peers reach `window` by messages: the progress thread, if any, keeps polling.
@@ -159,6 +162,7 @@ class Messages final : private core::Poller {
 
   core::Instance& instance_;
   std::unordered_map<core::ContextId, Window*> windows_;
+  OperationSlots slots_;
   transport::rma::IdTable<Operation> operations_;
   std::deque<Queued> queue_;     // messages without capacity in the transport
   std::deque<Queued> deferred_;  // accumulate messages of peers, until the accumulate lock is free

@@ -193,6 +193,11 @@ Status Window::get(const p2p::Buffer& origin, const Area& area, WindowRequest* r
 Status Window::move(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
                     const device::Memory& memory, WindowRequest* request) {
   if (request == nullptr && place.host == nullptr && origin.type->contiguous() && area.type.contiguous()) {
+    PostedOperation small{};
+    small.kind = put ? PostedOperation::put : PostedOperation::get;
+    if (place.peer->slot != nullptr && !memory.on_device() &&
+        post(place, small, put ? origin.address : nullptr, nullptr, put ? nullptr : origin.address))
+      return {};
     // The target counts an operation in flight, and keeps its error until the flush.
     const transport::Buffer buffer{static_cast<std::byte*>(origin.address), place.bytes, memory};
     const auto issued =

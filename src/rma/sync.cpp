@@ -71,8 +71,12 @@ Error Window::no_epoch(int rank) const {
 Status Window::fence(int assertion) {
   WEFT_TRY(check_assertion(assertion, kNoStore | kNoPut | kNoPrecede | kNoSucceed));
   WEFT_TRY(check_idle("MPI_Win_fence"));
+  if (has_slots_) bind_all_posted();
   Status flushed = flush_all();
-  WEFT_TRY(barrier(*comm));
+  Status met = barrier(*comm);
+  if (has_slots_) drain_slots();
+  WEFT_TRY(std::move(met));
+  if (has_slots_ && flushed.ok()) flushed = settle_results();
   used_ = false;
   fence_ = access_all_ = (assertion & kNoSucceed) == 0;
   return flushed;
@@ -122,6 +126,7 @@ Status Window::complete() {
   Status outcome;
   for (Peer& peer : peers) {
     if (!std::exchange(peer.started, false)) continue;
+    if (peer.posted.result == nullptr) bind_posted(peer);
     Status flushed = flush_peer(peer);
     if (outcome.ok()) outcome = std::move(flushed);
     if (peer.control != nullptr) {
@@ -150,6 +155,7 @@ Result<bool> Window::wait(bool block) {
     WEFT_TRY(instance.failures.check(*comm));
     return false;
   }
+  if (has_slots_) drain_slots();
   completes_seen_ += static_cast<uint32_t>(exposed_);
   exposed_ = -1;
   return true;
@@ -272,6 +278,7 @@ Status Window::check_passive() const {
 }
 
 Status Window::flush_peer(Peer& peer) {
+  if (!peer.posted.bound) settle(peer);
   const auto pending = [&] {
     if (peer.pending != 0 || (peer.memory != nullptr && peer.memory->pending() != 0)) return true;
     for (const RemoteRegion& region : peer.regions)

@@ -82,7 +82,10 @@ Status Window::allocate_kind(device::MemoryKind wanted, uint64_t head, uint64_t 
 
 /// Allocates the control block and, for some flavors, memory of the window, in one segment. Registers both.
 Status Window::allocate(const Options& options, const std::vector<uint64_t>& sizes) {
-  const uint64_t head = round_up(Control::bytes(size()), kPage);
+  // The program's memory is not in a segment that others can map.
+  const size_t control_bytes =
+      options.flavor == Flavor::create ? Control::bytes_with_slots(size()) : Control::bytes(size());
+  const uint64_t head = round_up(control_bytes, kPage);
   uint64_t data = 0;
   if (options.flavor == Flavor::allocate) data = options.size;
   if (options.flavor == Flavor::shared) {
@@ -102,7 +105,7 @@ Status Window::allocate(const Options& options, const std::vector<uint64_t>& siz
     WEFT_TRY(allocate_segment(head + data));
   }
   control = reinterpret_cast<Control*>(segment_);
-  auto region = rma().register_memory(segment_, Control::bytes(size()), {});
+  auto region = rma().register_memory(segment_, control_bytes, {});
   if (!region) return std::move(region).error();
   control_region_ = *region;
   std::byte* address = segment_ + head;
@@ -216,6 +219,7 @@ Status Window::attach_peers(const std::vector<Record>& records) {
       peer.gpu_atomics = record.gpu_atomics != 0;
       targets_.push_back(std::move(*target));
     }
+    if (flavor == Flavor::create && peer.control != nullptr) connect_slots(static_cast<int>(i));
     if (flavor == Flavor::shared) {
       if (i == 0) shared = peer.memory;
       if (shared != nullptr && shared->direct() == nullptr)

@@ -57,10 +57,12 @@ struct Peer {
   std::byte* host = nullptr;  ///< address at which the CPU accesses its memory; null: not mapped
   uint64_t size = 0;
   int64_t disp_unit = 1;
-  Control* control = nullptr;  ///< null: only messages reach the peer's control block
-  Target* memory = nullptr;    ///< null: no memory, or a dynamic window
-  uint64_t offset = 0;         ///< of its window memory in `memory`
-  size_t pending = 0;          ///< operations of Operation that are not complete
+  Control* control = nullptr;     ///< null: only messages reach the peer's control block
+  Target* memory = nullptr;       ///< null: no memory, or a dynamic window
+  OperationSlot* slot = nullptr;  ///< in which this process posts small operations; null: it posts none
+  PostedState posted;
+  uint64_t offset = 0;  ///< of its window memory in `memory`
+  size_t pending = 0;   ///< operations of Operation that are not complete
   Lock lock = Lock::none;
   bool checked = true;   ///< false: locked with MPI_MODE_NOCHECK, which takes no lock
   bool granted = false;  ///< a lock requested by message
@@ -193,6 +195,9 @@ class Window final : public core::Counted {
                                   const core::Op& op, WindowRequest* request);
   [[nodiscard]] Status compare_and_swap(const void* origin, const void* compare, void* result,
                                         const Area& area);
+
+  /// Executes the operation that a rank has posted. Returns false if there is none, or not now.
+  bool execute_posted(int rank);
 
   // In the GPU stream of the window, and notifications: enqueue.cpp.
   [[nodiscard]] Status put_enqueue(const p2p::Buffer& origin, const Area& area);
@@ -335,6 +340,28 @@ class Window final : public core::Counted {
                                const std::byte* compare, datatype::ReduceOp op, datatype::Basic basic,
                                const p2p::Buffer* result, WindowRequest* request);
 
+  [[nodiscard]] Status update_locked(const Area& area, const Place& place, const std::byte* in,
+                                     const std::byte* compare, datatype::ReduceOp op, datatype::Basic basic,
+                                     std::byte* old);
+
+  // Operations on memory that is not mapped, executed by its owner: posted.cpp.
+  [[nodiscard]] bool post(const Place& place, PostedOperation operation, const void* origin,
+                          const void* compare, void* result);
+  /// Waits until the posted operation is complete. Errors are in Peer::outcome.
+  void settle(Peer& peer) {
+    if (peer.posted.phase != PostedState::none) [[unlikely]]
+      finish_posted(peer);
+  }
+  void finish_posted(Peer& peer);
+  void finish_retracted(Peer& peer);
+  void collect_posted(Peer& peer);
+  /// The target executes the posted operation at the latest in the synchronisation that ends the epoch.
+  static void bind_posted(Peer& peer) { peer.posted.bound = peer.posted.phase == PostedState::posted; }
+  void connect_slots(int rank);
+  void bind_all_posted();
+  [[nodiscard]] Status settle_results();
+  void drain_slots();
+
   // Epochs. A fence opens an epoch that begins with its first operation.
   [[nodiscard]] Status open_access(const char* call);
   [[nodiscard]] Status acquire(Peer& peer, int rank, Lock lock, bool check);
@@ -344,6 +371,7 @@ class Window final : public core::Counted {
   bool has_notifications_ = false;  ///< by MPIX_Win_create_notify
   bool serves_messages_ = false;    ///< peers without a mapping of the control block: polls in each call
   unsigned calls_ = 0;              ///< of progress()
+  bool has_slots_ = false;          ///< other processes may post operations, or this process posts some
   bool used_ = false;               ///< operations since the last fence
   int locks_ = 0;                   ///< number of MPI_Win_lock epochs
   bool starting_ = false;           ///< between MPI_Win_start and MPI_Win_complete
