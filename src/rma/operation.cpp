@@ -198,6 +198,9 @@ Status Window::move(bool put, const p2p::Buffer& origin, const Area& area, const
     if (place.peer->slot != nullptr && !memory.on_device() &&
         post(place, small, put ? origin.address : nullptr, nullptr, put ? nullptr : origin.address))
       return {};
+    if (place.peer->slot != nullptr && place.bytes >= SharedTransfer::kMinBytes &&
+        place.bytes <= UINT32_MAX && memory.kind == device::MemoryKind::host)
+      return share_transfer(put, place, static_cast<std::byte*>(origin.address));
     // The target counts an operation in flight, and keeps its error until the flush.
     const transport::Buffer buffer{static_cast<std::byte*>(origin.address), place.bytes, memory};
     const auto issued =

@@ -25,20 +25,41 @@ struct PostedOperation {
   [[nodiscard]] size_t data_bytes() const { return size_t{kind == compare_swap ? 2U : 1U} * bytes; }
 };
 
+/// A put or get whose chunks origin and owner claim and copy, both at once.
+struct SharedTransfer {
+  static constexpr uint64_t kChunkBytes = 32 << 10;
+  static constexpr uint64_t kMinBytes = 2 * kChunkBytes;
+  /// number << 32 | chunks that nobody has claimed. Not 0 chunks: the other fields are valid and do not
+  /// change.
+  std::atomic<uint64_t> claims;
+  std::atomic<uint32_t> owner_chunks;  ///< that the owner has copied
+  std::atomic<uint32_t> refused;       ///< 1: the owner could not copy a chunk that it had claimed
+  uint64_t origin;                     ///< address in the origin
+  uint64_t offset, bytes;              ///< of the window memory
+  uint32_t put;                        ///< 0: get
+  [[nodiscard]] static uint32_t unclaimed(uint64_t claims) { return static_cast<uint32_t>(claims); }
+  /// Claims one of the chunks; false: there was none, or another claim came first, which is in `seen`.
+  [[nodiscard]] bool claim(uint64_t& seen) {
+    return unclaimed(seen) != 0 && claims.compare_exchange_strong(seen, seen - 1, std::memory_order_acq_rel);
+  }
+};
+
 /// The origin writes a free slot and sets `posted`. Whoever changes `posted` executes the operation: the
 /// owner sets `executing`, and at the end an outcome; the origin sets `free`. Data of up to kInlineBytes are
 /// in the cache line of the state, which then moves to the owner and back once.
 struct OperationSlot {
-  enum State : uint32_t { free, posted, executing, done, out_of_range, failed };
+  enum State : uint32_t { free, posted, shared, executing, done, out_of_range, failed };
   static constexpr size_t kInlineBytes = 40;
-  static constexpr size_t kMaxBytes = 4096;  ///< larger operations are system calls
+  static constexpr size_t kMaxBytes = 4096;  ///< larger operations are not posted, but may be shared
 
   alignas(64) std::atomic<uint32_t> state;
   uint32_t unused;
   PostedOperation operation;
   std::byte inline_data[kInlineBytes];
+  alignas(64) SharedTransfer transfer;
 
   [[nodiscard]] bool is_posted() const { return state.load(std::memory_order_relaxed) == posted; }
+  [[nodiscard]] bool is_shared() const { return state.load(std::memory_order_relaxed) == shared; }
   /// Whether the owner has executed the operation.
   [[nodiscard]] bool executed() const { return state.load(std::memory_order_acquire) >= done; }
   /// By the owner. Returns false if the origin has retracted the operation.
@@ -52,11 +73,11 @@ struct OperationSlot {
     return state.compare_exchange_strong(expected, to, std::memory_order_acq_rel);
   }
 };
-static_assert(sizeof(OperationSlot) == 64);
+static_assert(sizeof(OperationSlot) == 128);
 
 /// The operation of this process in its slot of a peer.
 struct PostedState {
-  enum Phase : uint8_t { none, posted, retracted };
+  enum Phase : uint8_t { none, posted, retracted, shared };
   Phase phase = none;
   /// Not retracted any more: the owner executes it before it returns from the synchronisation that ends the
   /// epoch.

@@ -9,6 +9,8 @@
 #include "datatype/predefined.hpp"
 #include "rma/messages.hpp"
 #include "rma/window.hpp"
+#include "transport/shm/shm.hpp"
+#include "transport/shm/single_copy.hpp"
 
 namespace weft::rma {
 namespace {
@@ -87,7 +89,11 @@ bool OperationSlots::poll() {
   for (size_t left = std::min(entries_.size(), kSlotsPerPoll); left != 0; --left) {
     const Entry& entry = entries_[next_];
     next_ = next_ + 1 < entries_.size() ? next_ + 1 : 0;
-    if (entry.slot->is_posted()) progressed |= entry.window->execute_posted(entry.rank);
+    const uint32_t state = entry.slot->state.load(std::memory_order_relaxed);
+    if (state == OperationSlot::posted)
+      progressed |= entry.window->execute_posted(entry.rank);
+    else if (state == OperationSlot::shared)
+      progressed |= entry.window->help_transfer(entry.rank);
   }
   return progressed;
 }
@@ -100,6 +106,7 @@ void Window::connect_slots(int rank) {
   if (!own_.empty() && !own_.begin()->second.memory.on_device()) {
     Messages::of(instance).slots().add(*this, rank);
     has_slots_ = true;
+    peer.copies = instance.shm != nullptr && instance.shm->can_get(peer.process).ok();
   }
   const bool by_system_calls = peer.memory != nullptr && !peer.on_device &&
                                peer.memory->caps().put == Path::process_vm &&
@@ -268,6 +275,78 @@ bool Window::execute_posted(int rank) {
     if (locks) control->end_accumulate();
   }
   slot.state.store(outcome, std::memory_order_release);
+  return true;
+}
+
+Status Window::copy_chunk(bool put, const Place& place, std::byte* origin, uint64_t at, uint64_t bytes) {
+  const transport::Buffer buffer{origin + at, static_cast<size_t>(bytes), {}};
+  const auto issued = put ? rma().put(*place.target, place.offset + at, buffer)
+                          : rma().get(*place.target, place.offset + at, buffer);
+  return issued ? Status() : Status(issued.error().copy());
+}
+
+Status Window::share_transfer(bool put, const Place& place, std::byte* origin) {
+  Peer& peer = *place.peer;
+  PostedState& posted = peer.posted;
+  while (posted.phase != PostedState::none) finish_posted(peer);
+  if (peer.slot == nullptr) return copy_chunk(put, place, origin, 0, place.bytes);
+  constexpr uint64_t kChunk = SharedTransfer::kChunkBytes;
+  OperationSlot& slot = *peer.slot;
+  SharedTransfer& transfer = slot.transfer;
+  const auto chunks = static_cast<uint32_t>((place.bytes + kChunk - 1) / kChunk);
+  uint64_t claims = uint64_t{++posted.number} << 32 | chunks;
+  transfer.owner_chunks.store(0, std::memory_order_relaxed);
+  transfer.refused.store(0, std::memory_order_relaxed);
+  transfer.origin = reinterpret_cast<uint64_t>(origin);
+  transfer.offset = place.window_offset;
+  transfer.bytes = place.bytes;
+  transfer.put = put ? 1 : 0;
+  transfer.claims.store(claims, std::memory_order_release);
+  slot.state.store(OperationSlot::shared, std::memory_order_release);
+  posted.phase = PostedState::shared;  // other threads do not use the slot
+  Status outcome;
+  uint32_t own = 0;
+  while (SharedTransfer::unclaimed(claims) != 0) {
+    if (!transfer.claim(claims)) continue;
+    const uint64_t at = (SharedTransfer::unclaimed(claims) - 1) * kChunk;
+    ++own;
+    if (outcome.ok()) outcome = copy_chunk(put, place, origin, at, std::min(kChunk, place.bytes - at));
+    claims = transfer.claims.load(std::memory_order_relaxed);
+  }
+  const auto finished = [&] { return transfer.owner_chunks.load(std::memory_order_acquire) == chunks - own; };
+  for (int i = 0; i < kSpins && !finished(); ++i) {
+  }
+  Status waited = wait_for_target(finished, peer, operations_at(peer));
+  slot.state.store(OperationSlot::free, std::memory_order_relaxed);
+  posted.phase = PostedState::none;
+  if (outcome.ok()) outcome = std::move(waited);
+  if (outcome.ok() && transfer.refused.load(std::memory_order_relaxed) != 0)
+    return copy_chunk(put, place, origin, 0, place.bytes);
+  return outcome;
+}
+
+bool Window::help_transfer(int rank) {
+  SharedTransfer& transfer = control->slot(rank, size()).transfer;
+  const Peer& peer = peers[static_cast<size_t>(rank)];
+  uint64_t claims = transfer.claims.load(std::memory_order_acquire);
+  if (!peer.copies || SharedTransfer::unclaimed(claims) == 0 || transfer.refused.load() != 0) return false;
+  const uint64_t origin = transfer.origin, offset = transfer.offset, bytes = transfer.bytes;
+  const bool put = transfer.put != 0;
+  if (!transfer.claim(claims)) return false;  // else the fields read are valid
+  const uint64_t at = (SharedTransfer::unclaimed(claims) - 1) * SharedTransfer::kChunkBytes;
+  std::byte* address = nullptr;
+  const OwnMemory* const memory = own_memory(offset, bytes, address);
+  const auto pid = instance.shm->pid_of(peer.process);
+  bool copied = false;
+  if (memory != nullptr && memory->memory.kind == device::MemoryKind::host && at < bytes && pid) {
+    const size_t length = std::min(SharedTransfer::kChunkBytes, bytes - at);
+    const transport::Iov own{reinterpret_cast<uint64_t>(address) + at, length}, other{origin + at, length};
+    copied = (put ? transport::shm::read_process(*pid, {&own, 1}, {&other, 1})
+                  : transport::shm::write_process(*pid, {&own, 1}, {&other, 1}))
+                 .ok();
+  }
+  if (!copied) transfer.refused.store(1, std::memory_order_relaxed);
+  transfer.owner_chunks.fetch_add(1, std::memory_order_release);
   return true;
 }
 

@@ -66,6 +66,7 @@ struct Peer {
   Lock lock = Lock::none;
   bool checked = true;   ///< false: locked with MPI_MODE_NOCHECK, which takes no lock
   bool granted = false;  ///< a lock requested by message
+  bool copies = false;   ///< this process can copy from and to its memory by system calls
   bool started = false;  ///< in the group of MPI_Win_start
   bool on_device = false;
   bool gpu_atomics = false;  ///< its memory is on a GPU that executes gpu_accumulate.hpp
@@ -198,6 +199,8 @@ class Window final : public core::Counted {
 
   /// Executes the operation that a rank has posted. Returns false if there is none, or not now.
   bool execute_posted(int rank);
+  /// Copies a chunk of the transfer that a rank shares with this process. Returns whether there was one.
+  bool help_transfer(int rank);
 
   // In the GPU stream of the window, and notifications: enqueue.cpp.
   [[nodiscard]] Status put_enqueue(const p2p::Buffer& origin, const Area& area);
@@ -352,6 +355,10 @@ class Window final : public core::Counted {
     if (peer.posted.phase != PostedState::none) [[unlikely]]
       finish_posted(peer);
   }
+  /// Copies between contiguous host memory and the target, together with the target if it polls.
+  [[nodiscard]] Status share_transfer(bool put, const Place& place, std::byte* origin);
+  [[nodiscard]] Status copy_chunk(bool put, const Place& place, std::byte* origin, uint64_t at,
+                                  uint64_t bytes);
   void finish_posted(Peer& peer);
   void finish_retracted(Peer& peer);
   void collect_posted(Peer& peer);
