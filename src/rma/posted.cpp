@@ -290,27 +290,28 @@ Status Window::share_transfer(bool put, const Place& place, std::byte* origin) {
   PostedState& posted = peer.posted;
   while (posted.phase != PostedState::none) finish_posted(peer);
   if (peer.slot == nullptr) return copy_chunk(put, place, origin, 0, place.bytes);
-  constexpr uint64_t kChunk = SharedTransfer::kChunkBytes;
   OperationSlot& slot = *peer.slot;
   SharedTransfer& transfer = slot.transfer;
-  const auto chunks = static_cast<uint32_t>((place.bytes + kChunk - 1) / kChunk);
-  uint64_t claims = uint64_t{++posted.number} << 32 | chunks;
+  const uint64_t chunk = SharedTransfer::chunk_of(place.bytes);
+  const uint64_t chunks = (place.bytes + chunk - 1) / chunk;
+  uint64_t claims = SharedTransfer::all_of(++posted.number, chunks);
   transfer.owner_chunks.store(0, std::memory_order_relaxed);
   transfer.refused.store(0, std::memory_order_relaxed);
   transfer.origin = reinterpret_cast<uint64_t>(origin);
   transfer.offset = place.window_offset;
   transfer.bytes = place.bytes;
+  transfer.chunk = chunk;
   transfer.put = put ? 1 : 0;
   transfer.claims.store(claims, std::memory_order_release);
   slot.state.store(OperationSlot::shared, std::memory_order_release);
   posted.phase = PostedState::shared;  // other threads do not use the slot
   Status outcome;
-  uint32_t own = 0;
-  while (SharedTransfer::unclaimed(claims) != 0) {
-    if (!transfer.claim(claims)) continue;
-    const uint64_t at = (SharedTransfer::unclaimed(claims) - 1) * kChunk;
+  uint64_t own = 0;
+  while (SharedTransfer::first(claims) < SharedTransfer::end(claims)) {
+    if (!transfer.claim(claims, true)) continue;
+    const uint64_t at = (SharedTransfer::end(claims) - 1) * chunk;
     ++own;
-    if (outcome.ok()) outcome = copy_chunk(put, place, origin, at, std::min(kChunk, place.bytes - at));
+    if (outcome.ok()) outcome = copy_chunk(put, place, origin, at, std::min(chunk, place.bytes - at));
     claims = transfer.claims.load(std::memory_order_relaxed);
   }
   const auto finished = [&] { return transfer.owner_chunks.load(std::memory_order_acquire) == chunks - own; };
@@ -329,17 +330,18 @@ bool Window::help_transfer(int rank) {
   SharedTransfer& transfer = control->slot(rank, size()).transfer;
   const Peer& peer = peers[static_cast<size_t>(rank)];
   uint64_t claims = transfer.claims.load(std::memory_order_acquire);
-  if (!peer.copies || SharedTransfer::unclaimed(claims) == 0 || transfer.refused.load() != 0) return false;
-  const uint64_t origin = transfer.origin, offset = transfer.offset, bytes = transfer.bytes;
+  if (!peer.copies || transfer.refused.load(std::memory_order_relaxed) != 0) return false;
+  const uint64_t origin = transfer.origin, offset = transfer.offset, bytes = transfer.bytes,
+                 chunk = transfer.chunk;
   const bool put = transfer.put != 0;
-  if (!transfer.claim(claims)) return false;  // else the fields read are valid
-  const uint64_t at = (SharedTransfer::unclaimed(claims) - 1) * SharedTransfer::kChunkBytes;
+  if (!transfer.claim(claims, false)) return false;  // else the fields that were read are valid
+  const uint64_t at = SharedTransfer::first(claims) * chunk;
   std::byte* address = nullptr;
   const OwnMemory* const memory = own_memory(offset, bytes, address);
   const auto pid = instance.shm->pid_of(peer.process);
   bool copied = false;
   if (memory != nullptr && memory->memory.kind == device::MemoryKind::host && at < bytes && pid) {
-    const size_t length = std::min(SharedTransfer::kChunkBytes, bytes - at);
+    const size_t length = std::min(chunk, bytes - at);
     const transport::Iov own{reinterpret_cast<uint64_t>(address) + at, length}, other{origin + at, length};
     copied = (put ? transport::shm::read_process(*pid, {&own, 1}, {&other, 1})
                   : transport::shm::write_process(*pid, {&own, 1}, {&other, 1}))
