@@ -26,11 +26,12 @@ struct Control {
     std::atomic<uint32_t> shared;  ///< 1: the rank holds a shared lock
   };
   [[nodiscard]] OfRank& of(int rank) { return reinterpret_cast<OfRank*>(this + 1)[rank]; }
-  [[nodiscard]] static size_t bytes(int ranks) {
-    return sizeof(Control) + static_cast<size_t>(ranks) * sizeof(OfRank);
+  [[nodiscard]] static size_t bytes(int ranks, bool slots) {
+    return zeroed_bytes(ranks, slots) + (slots ? static_cast<size_t>(ranks) * OperationSlot::kMaxBytes : 0);
   }
-  [[nodiscard]] static size_t bytes_with_slots(int ranks) {
-    return slots_at(ranks) + static_cast<size_t>(ranks) * (sizeof(OperationSlot) + OperationSlot::kMaxBytes);
+  /// The part that must be zero at first.
+  [[nodiscard]] static size_t zeroed_bytes(int ranks, bool slots) {
+    return slots ? slots_at(ranks) + static_cast<size_t>(ranks) * sizeof(OperationSlot) : words(ranks);
   }
   /// The slot of a rank in the control block of a window with `ranks` ranks.
   [[nodiscard]] OperationSlot& slot(int rank, int ranks) {
@@ -82,8 +83,11 @@ struct Control {
   }
 
  private:
+  [[nodiscard]] static size_t words(int ranks) {
+    return sizeof(Control) + static_cast<size_t>(ranks) * sizeof(OfRank);
+  }
   [[nodiscard]] static size_t slots_at(int ranks) {
-    return (bytes(ranks) + alignof(OperationSlot) - 1) / alignof(OperationSlot) * alignof(OperationSlot);
+    return (words(ranks) + alignof(OperationSlot) - 1) / alignof(OperationSlot) * alignof(OperationSlot);
   }
   [[nodiscard]] static uint32_t number(int rank) { return static_cast<uint32_t>(rank); }
 };

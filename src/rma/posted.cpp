@@ -54,23 +54,27 @@ bool is_valid(const PostedOperation& operation) {
          operation.bytes % static_cast<uint32_t>(datatype::traits_of(basic).size) == 0;
 }
 
-/// Executes an operation on own memory; the accumulate lock is held if it is not a put or get.
-void apply(const PostedOperation& operation, std::byte* target, std::byte* data) {
+/// Puts, gets or updates own memory.
+void move(const PostedOperation& operation, std::byte* target, std::byte* data) {
   const size_t bytes = operation.bytes;
   const auto op = static_cast<ReduceOp>(operation.op);
-  if (operation.kind == PostedOperation::put) return p2p::copy_small(target, data, bytes);
   if (operation.kind == PostedOperation::get) return p2p::copy_small(data, target, bytes);
+  if (operation.kind == PostedOperation::compare_swap && std::memcmp(target, data + bytes, bytes) != 0)
+    return;
+  if (operation.kind != PostedOperation::accumulate || op == ReduceOp::replace)
+    return p2p::copy_small(target, data, bytes);
+  if (op == ReduceOp::no_op) return;
+  const auto basic = static_cast<Basic>(operation.basic);
+  combine(op, basic, data, target, bytes / static_cast<size_t>(datatype::traits_of(basic).size));
+}
+
+/// Executes an operation on own memory; the accumulate lock is held if it is not a put or get.
+void apply(const PostedOperation& operation, std::byte* target, std::byte* data) {
+  if (operation.fetch == 0) return move(operation, target, data);
   alignas(64) std::byte old[OperationSlot::kMaxBytes];
-  if (operation.fetch != 0) p2p::copy_small(old, target, bytes);
-  if (operation.kind == PostedOperation::compare_swap) {
-    if (std::memcmp(target, data + bytes, bytes) == 0) p2p::copy_small(target, data, bytes);
-  } else if (op == ReduceOp::replace) {
-    p2p::copy_small(target, data, bytes);
-  } else if (op != ReduceOp::no_op) {
-    const auto basic = static_cast<Basic>(operation.basic);
-    combine(op, basic, data, target, bytes / static_cast<size_t>(datatype::traits_of(basic).size));
-  }
-  if (operation.fetch != 0) p2p::copy_small(data, old, bytes);
+  p2p::copy_small(old, target, operation.bytes);
+  move(operation, target, data);
+  p2p::copy_small(data, old, operation.bytes);
 }
 
 }  // namespace

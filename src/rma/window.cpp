@@ -3,6 +3,7 @@
 #include "rma/window.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "coll/construct/communicators.hpp"
 #include "core/remote_memory.hpp"
@@ -51,9 +52,10 @@ Window::Window(core::Ref<core::Communicator> own_comm)
 transport::rma::Rma& Window::rma() const { return instance.remote_memory().rma(); }
 
 Status Window::allocate_segment(uint64_t bytes_of_segment) {
-  auto segment = rma().allocate(bytes_of_segment);
+  auto segment = piece_ ? rma().allocate_piece(bytes_of_segment) : rma().allocate(bytes_of_segment);
   if (!segment) return std::move(segment).error();
   segment_ = *segment;
+  if (piece_) std::memset(segment_, 0, Control::zeroed_bytes(size(), flavor == Flavor::create));
   return {};
 }
 
@@ -65,6 +67,7 @@ Status Window::allocate_kind(device::MemoryKind wanted, uint64_t head, uint64_t 
     if (!made) return std::move(made).error();
     allocation_ = std::move(*made);
   }
+  piece_ = !in_segment || data == 0;
   WEFT_TRY(allocate_segment(in_segment ? head + round_up(data, kPage) : head));
   if (wanted != device::MemoryKind::host_pinned || data == 0) return {};
   auto* const proof = reinterpret_cast<uint32_t*>(segment_ + head);
@@ -83,8 +86,7 @@ Status Window::allocate_kind(device::MemoryKind wanted, uint64_t head, uint64_t 
 /// Allocates the control block and, for some flavors, memory of the window, in one segment. Registers both.
 Status Window::allocate(const Options& options, const std::vector<uint64_t>& sizes) {
   // The program's memory is not in a segment that others can map.
-  const size_t control_bytes =
-      options.flavor == Flavor::create ? Control::bytes_with_slots(size()) : Control::bytes(size());
+  const size_t control_bytes = Control::bytes(size(), options.flavor == Flavor::create);
   const uint64_t head = round_up(control_bytes, kPage);
   uint64_t data = 0;
   if (options.flavor == Flavor::allocate) data = options.size;
@@ -102,6 +104,7 @@ Status Window::allocate(const Options& options, const std::vector<uint64_t>& siz
     if (!chosen) return std::move(chosen).error();
     kind = *chosen;
   } else {
+    piece_ = data == 0;
     WEFT_TRY(allocate_segment(head + data));
   }
   control = reinterpret_cast<Control*>(segment_);
@@ -290,7 +293,10 @@ Status Window::withdraw() {
   if (control_region_ != transport::rma::kNoId) rma().deregister(control_region_);
   allocation_ = {};
   pinned_ = {};
-  if (segment_ != nullptr) rma().free(segment_);
+  if (segment_ != nullptr && piece_)
+    rma().free_piece(segment_, all_detached.ok());
+  else if (segment_ != nullptr)
+    rma().free(segment_);
   segment_ = nullptr;
   control = nullptr;
   return all_detached;

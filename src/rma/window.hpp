@@ -385,6 +385,7 @@ class Window final : public core::Counted {
   int exposed_ = -1;                ///< size of the group of MPI_Win_post; -1: no exposure epoch
   uint32_t completes_seen_ = 0;
 
+  bool piece_ = false;               ///< the control block is a piece of the process's pool
   std::byte* segment_ = nullptr;     ///< control block, and host memory of the window that MPI allocates
   device::Allocation allocation_;    ///< GPU or managed memory of the window that MPI allocates
   device::HostRegistration pinned_;  ///< of the memory in `segment_`

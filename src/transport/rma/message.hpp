@@ -22,6 +22,7 @@ struct Key {
   struct SegmentPart {
     SegmentName name;
     uint64_t offset;  ///< of the memory in the segment
+    uint64_t pool;    ///< 1: a SegmentPool, which stays mapped
   };
   struct DevicePart {
     cuda_ipc::Region region;

@@ -60,7 +60,18 @@ void Rma::free(std::byte* memory) {
   segments_.erase(memory);
 }
 
+Result<std::byte*> Rma::allocate_piece(size_t bytes) {
+  std::byte* const piece = pool_.allocate(bytes);
+  return piece != nullptr ? Result<std::byte*>(piece) : allocate(bytes);
+}
+
+void Rma::free_piece(std::byte* memory, bool detached) {
+  if (pool_.segment_of(memory, 1) == nullptr) return free(memory);
+  if (detached) pool_.free(memory);
+}
+
 const Segment* Rma::segment_of(const std::byte* address, size_t length) const {
+  if (const Segment* pool = pool_.segment_of(address, length)) return pool;
   auto at = segments_.upper_bound(address);
   if (at == segments_.begin()) return nullptr;
   const Segment& segment = *(--at)->second;
@@ -121,7 +132,8 @@ Result<Key> Rma::key(Id region, Peer peer) {
     key.device = {*exported->region, *probe};
     key.kind = Key::Kind::device;
   } else if (const Segment* segment = segment_of(registration.address, registration.length)) {
-    key.segment = {segment->name(), static_cast<uint64_t>(registration.address - segment->data())};
+    key.segment = {segment->name(), static_cast<uint64_t>(registration.address - segment->data()),
+                   pool_.segment_of(registration.address, 1) == segment ? uint64_t{1} : uint64_t{0}};
     key.kind = Key::Kind::segment;
   } else {
     key.kind = memory.kind == device::MemoryKind::cuda_managed ? Key::Kind::managed : Key::Kind::process;
@@ -190,6 +202,7 @@ Status Rma::attach_segment(Target& target, const Key& key) {
     if (!made) return std::move(made).error();
     target.segment_ = std::move(*made);
     cached = target.segment_;
+    if (key.segment.pool != 0) pools_[target.peer_] = target.segment_;
   }
   if (!target.segment_->covers(target.segment_->data(), key.segment.offset) ||
       key.length > target.segment_->bytes() - key.segment.offset)
@@ -203,11 +216,13 @@ Status Rma::attach_segment(Target& target, const Key& key) {
 Status Rma::attach_process(Target& target, const Key& key) {
   auto pid = environment_.pid_of(target.peer_);
   if (!pid) return std::move(pid).error();
-  uint64_t found = 0;
+  const auto known = proved_.find(target.peer_);
+  uint64_t found = known != proved_.end() ? known->second : 0;
   const Iov here{reinterpret_cast<uint64_t>(&found), sizeof found}, there{key.proof_address, sizeof found};
-  WEFT_TRY(shm::read_process(*pid, {&here, 1}, {&there, 1}));
+  if (found != key.proof) WEFT_TRY(shm::read_process(*pid, {&here, 1}, {&there, 1}));
   if (found != key.proof)
     return Error(Errc::unsupported, "process_vm_readv reads another process (separate PID namespaces)");
+  proved_[target.peer_] = found;
   target.pid_ = *pid;
   target.caps_ = {Path::process_vm, Path::process_vm, Path::message, {}};
   return {};

@@ -100,6 +100,11 @@ class Rma {
   /// registered.
   [[nodiscard]] Result<std::byte*> allocate(size_t bytes);
   void free(std::byte* memory);
+  /// Allocates a small piece of memory that other processes can map, without system calls for most calls. Its
+  /// content is arbitrary.
+  [[nodiscard]] Result<std::byte*> allocate_piece(size_t bytes);
+  /// `detached`: no process accesses the memory any more; else it is not allocated again.
+  void free_piece(std::byte* memory, bool detached);
   /// Lets the processes that get a key access [address, address + length).
   [[nodiscard]] Result<Id> register_memory(std::byte* address, size_t length, const device::Memory& memory);
   /// Returns the key by which `peer` attaches the memory.
@@ -140,7 +145,11 @@ class Rma {
   /// Fails the operations of a lost peer, after the network has failed its own.
   void lost(Peer peer, const Error& why);
   /// A lost peer of another job is removed: its index may be used again.
-  void forget(Peer peer) { std::erase(lost_, peer); }
+  void forget(Peer peer) {
+    std::erase(lost_, peer);
+    proved_.erase(peer);
+    pools_.erase(peer);
+  }
 
  private:
   enum class Kind : uint8_t { put, get, atomic };
@@ -221,6 +230,9 @@ class Rma {
   const uint64_t proof_;                                           // at its address in keys
   std::map<const std::byte*, std::unique_ptr<Segment>> segments_;  // of this process, by address
   std::map<std::tuple<Peer, uint64_t, uint64_t>, std::weak_ptr<Segment>> attached_;  // by device and inode
+  SegmentPool pool_;
+  std::map<Peer, std::shared_ptr<Segment>> pools_;  // of peers
+  std::map<Peer, uint64_t> proved_;                 // Key::proof of the peers whose memory system calls reach
   IdTable<Registration> registrations_;
   IdTable<Operation> operations_;  // by messages
   Slab<Operation> slab_;

@@ -78,4 +78,26 @@ Result<std::unique_ptr<Segment>> Segment::attach(pid_t owner, const SegmentName&
   return segment;
 }
 
+/// The first range that is large enough.
+std::byte* SegmentPool::allocate(size_t bytes) {
+  const size_t units = (bytes + kPieceUnit - 1) / kPieceUnit;
+  size_t at = 0;
+  for (const auto& [first, length] : used_) {
+    if (first - at >= units) break;
+    at = first + length;
+  }
+  if (bytes > kMaxPiece || kUnits - at < units) return nullptr;
+  if (segment_ == nullptr) {
+    auto made = Segment::create(kPieceUnit * kUnits);
+    if (!made) return nullptr;
+    segment_ = std::move(*made);
+  }
+  used_.emplace(at, units);
+  return segment_->data() + at * kPieceUnit;
+}
+
+void SegmentPool::free(std::byte* memory) {
+  used_.erase(static_cast<size_t>(memory - segment_->data()) / kPieceUnit);
+}
+
 }  // namespace weft::transport::rma

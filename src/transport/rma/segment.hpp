@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 
 #include "base/result.hpp"
@@ -47,6 +48,23 @@ class Segment {
   SegmentName name_{-1, 0, 0, 0, 0};
   int own_descriptor_ = -1;  // -1 for a segment of another process
   std::byte* data_ = nullptr;
+};
+
+/// Small pieces of one segment, which exists until destruction: peers map it once.
+class SegmentPool {
+ public:
+  static constexpr size_t kPieceUnit = 4096, kUnits = 256, kMaxPiece = kPieceUnit * kUnits / 4;
+  /// Memory with any content; null if there is no free range of that size.
+  [[nodiscard]] std::byte* allocate(size_t bytes);
+  void free(std::byte* memory);
+  /// The segment if it contains the memory; else null.
+  [[nodiscard]] const Segment* segment_of(const std::byte* address, size_t length) const {
+    return segment_ != nullptr && segment_->covers(address, length) ? segment_.get() : nullptr;
+  }
+
+ private:
+  std::unique_ptr<Segment> segment_;
+  std::map<size_t, size_t> used_;  // first unit, units
 };
 
 }  // namespace weft::transport::rma
