@@ -11,6 +11,7 @@
 #include "device/copy.hpp"
 #include "device/info.hpp"
 #include "device/window.hpp"
+#include "rma/operation_slot.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 #include "transport/rma/rma.hpp"
 #include "transport/shm/single_copy.hpp"
@@ -71,8 +72,27 @@ struct Prediction {
   const char* reason = "";       ///< why no better path is possible
 };
 
+/// The executor of an operation on host memory that this process cannot map.
+const char* by_system_calls(const Query& query, uint64_t bytes) {
+  const bool slots = operation_slots_enabled() && !Query::on_device(query.kind) && query.to != "managed";
+  const bool posts = slots && bytes <= OperationSlot::kMaxBytes;
+  const bool shares = slots && bytes >= SharedTransfer::kMinBytes && query.kind != "managed";
+  if (query.what == "put")
+    return posts    ? "the target's CPU while it is inside of MPI, else process_vm_writev"
+           : shares ? "process_vm_writev, shared with a target that is inside of MPI"
+                    : "process_vm_writev";
+  if (query.what == "get")
+    return posts    ? "the target's CPU while it is inside of MPI, else process_vm_readv"
+           : shares ? "process_vm_readv, shared with a target that is inside of MPI"
+                    : "process_vm_readv";
+  return posts ? "the target's CPU while it is inside of MPI, else process_vm_readv and process_vm_writev, "
+                 "with the "
+                 "accumulate lock of the target"
+               : "process_vm_readv and process_vm_writev, with the accumulate lock of the target";
+}
+
 /// The window memory is host memory.
-Prediction to_host(const Query& query) {
+Prediction to_host(const Query& query, uint64_t bytes) {
   const bool device_origin = Query::on_device(query.kind);
   if (query.allocate)
     return {Path::direct,
@@ -81,12 +101,8 @@ Prediction to_host(const Query& query) {
                             : "the origin's CPU, which holds the accumulate lock of the target",
             false, ""};
   if (!transport::shm::single_copy_enabled()) return {.reason = "WEFT_SHM_SINGLE_COPY=off"};
-  const char* const call =
-      query.what == "put" ? "process_vm_writev"
-      : query.what == "get"
-          ? "process_vm_readv"
-          : "process_vm_readv and process_vm_writev, with the accumulate lock of the target";
-  return {Path::process_vm, call, false, device_origin ? "staged: the origin is in GPU memory" : ""};
+  return {Path::process_vm, by_system_calls(query, bytes), false,
+          device_origin ? "staged: the origin is in GPU memory" : ""};
 }
 
 /// The window memory is on a GPU that the origin's GPU can access.
@@ -103,10 +119,10 @@ Prediction predict(const Query& query, const device::GpuSurvey& gpus, uint64_t b
     constexpr const char* kMigrates = "the driver may migrate a page of managed memory during a system call";
     Query read = query;
     read.allocate = false;
-    if (query.what == "get") return to_host(read);
+    if (query.what == "get") return to_host(read, bytes);
     return {.reason = kMigrates};
   }
-  if (!Query::on_device(query.to)) return to_host(query);
+  if (!Query::on_device(query.to)) return to_host(query, bytes);
   if (query.to == "pool") return {.reason = "memory of a pool has no handle for other processes"};
   if (query.to == "mapped" && !transport::cuda_ipc::descriptor_sharing_enabled())
     return {.reason = "cuMemMap memory is not shared by descriptors here"};

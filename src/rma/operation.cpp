@@ -118,6 +118,11 @@ Error sizes_differ(uint64_t origin, uint64_t target) {
               std::to_string(target) + ": both must be equal"};
 }
 
+/// Whether system calls of other processes may write the host memory.
+bool may_be_written(const device::Memory& memory) {
+  return memory.kind == device::MemoryKind::host || memory.kind == device::MemoryKind::host_pinned;
+}
+
 void finish(WindowRequest* request) {
   if (request != nullptr) request->finish();
 }
@@ -199,7 +204,7 @@ Status Window::move(bool put, const p2p::Buffer& origin, const Area& area, const
         post(place, small, put ? origin.address : nullptr, nullptr, put ? nullptr : origin.address))
       return {};
     if (place.peer->slot != nullptr && place.bytes >= SharedTransfer::kMinBytes &&
-        place.bytes <= UINT32_MAX && memory.kind == device::MemoryKind::host)
+        place.bytes <= UINT32_MAX && may_be_written(memory))
       return share_transfer(put, place, static_cast<std::byte*>(origin.address));
     // The target counts an operation in flight, and keeps its error until the flush.
     const transport::Buffer buffer{static_cast<std::byte*>(origin.address), place.bytes, memory};

@@ -58,9 +58,9 @@ struct SharedTransfer {
   }
 };
 
-/// The origin writes a free slot and sets `posted`. Whoever changes `posted` executes the operation: the
-/// owner sets `executing`, and at the end an outcome; the origin sets `free`. Data of up to kInlineBytes are
-/// in the cache line of the state, which then moves to the owner and back once.
+/// The origin writes a free slot and sets `posted`. The process that changes `posted` executes the operation:
+/// the owner sets `executing`, and at the end an outcome; the origin sets `free`. Data of up to kInlineBytes
+/// are in the cache line of the state, which then moves to the owner and back once.
 struct OperationSlot {
   enum State : uint32_t { free, posted, shared, executing, done, out_of_range, failed };
   static constexpr size_t kInlineBytes = 40;
@@ -73,7 +73,6 @@ struct OperationSlot {
   alignas(64) SharedTransfer transfer;
 
   [[nodiscard]] bool is_posted() const { return state.load(std::memory_order_relaxed) == posted; }
-  [[nodiscard]] bool is_shared() const { return state.load(std::memory_order_relaxed) == shared; }
   /// Whether the owner has executed the operation.
   [[nodiscard]] bool executed() const { return state.load(std::memory_order_acquire) >= done; }
   /// By the owner. Returns false if the origin has retracted the operation.
@@ -102,6 +101,9 @@ struct PostedState {
   std::byte* result = nullptr;
   PostedOperation operation{};
 };
+
+/// Whether the setting lets processes post operations and share transfers.
+[[nodiscard]] bool operation_slots_enabled();
 
 /// The slots in which other processes of the host post operations on memory of this process.
 class OperationSlots {

@@ -22,9 +22,10 @@ config::Choice slots_wanted{
     "rma.operation_slots",
     0,
     {"auto", "off", "on"},
-    "Small operations on memory of MPI_Win_create are executed by a target that waits in MPI: auto: unless "
-    "ranks outnumber cores; off: all of them are system calls of the origin.",
-    "targets of small operations seldom wait in MPI (off)"};
+    "Lets a target that waits in MPI execute small operations on its memory of MPI_Win_create, and share "
+    "large "
+    "ones; auto: unless ranks outnumber cores. The origin executes all others by system calls.",
+    "targets are seldom inside of MPI, or must not be slowed down there (off)"};
 
 counters::Counter posted_operations("window.posted_operations", counters::Unit::events,
                                     "Small operations that were posted for the owner of their memory");
@@ -35,7 +36,7 @@ counters::Counter retracted_operations(
 // Loads of a slot before its origin does anything else; a target that polls executes the operation meanwhile.
 constexpr int kSpins = 200;
 constexpr uint64_t kTargetWaitNs = 2'000;  // about the system calls that a target saves
-constexpr uint8_t kMaxMisses = 6;          // at most 2^6 operations are not posted after a miss
+constexpr uint8_t kMaxMisses = 5;          // at most 2^5 operations are not posted after a miss
 constexpr size_t kSlotsPerPoll = 16;
 
 /// The packed bytes of a posted operation as target arguments.
@@ -79,6 +80,8 @@ void apply(const PostedOperation& operation, std::byte* target, std::byte* data)
 
 }  // namespace
 
+bool operation_slots_enabled() { return !slots_wanted.is("off"); }
+
 void OperationSlots::add(Window& window, int rank) {
   entries_.push_back({&window.control->slot(rank, window.size()), &window, rank});
 }
@@ -115,7 +118,7 @@ void Window::connect_slots(int rank) {
   const bool by_system_calls = peer.memory != nullptr && !peer.on_device &&
                                peer.memory->caps().put == Path::process_vm &&
                                peer.memory->caps().get == Path::process_vm;
-  if (!by_system_calls || slots_wanted.is("off") || (slots_wanted.is("auto") && instance.oversubscribed))
+  if (!by_system_calls || !operation_slots_enabled() || (slots_wanted.is("auto") && instance.oversubscribed))
     return;
   peer.slot = &peer.control->slot(comm->rank(), size());
   has_slots_ = true;
@@ -321,10 +324,12 @@ Status Window::share_transfer(bool put, const Place& place, std::byte* origin) {
   const auto finished = [&] { return transfer.owner_chunks.load(std::memory_order_acquire) == chunks - own; };
   for (int i = 0; i < kSpins && !finished(); ++i) {
   }
-  Status waited = wait_for_target(finished, peer, operations_at(peer));
+  const core::Operands event = operations_at(peer);
+  const auto failed = [&] { return instance.failures.failed(peer.process); };
+  core::wait_until(instance, [&] { return finished() || failed(); }, {nullptr, &event, comm.get()});
   slot.state.store(OperationSlot::free, std::memory_order_relaxed);
   posted.phase = PostedState::none;
-  if (outcome.ok()) outcome = std::move(waited);
+  if (outcome.ok() && !finished()) outcome = instance.failures.error_of(peer.process);
   if (outcome.ok() && transfer.refused.load(std::memory_order_relaxed) != 0)
     return copy_chunk(put, place, origin, 0, place.bytes);
   return outcome;
@@ -344,7 +349,7 @@ bool Window::help_transfer(int rank) {
   const OwnMemory* const memory = own_memory(offset, bytes, address);
   const auto pid = instance.shm->pid_of(peer.process);
   bool copied = false;
-  if (memory != nullptr && memory->memory.kind == device::MemoryKind::host && at < bytes && pid) {
+  if (memory != nullptr && !memory->memory.on_device() && at < bytes && pid) {
     const size_t length = std::min(chunk, bytes - at);
     const transport::Iov own{reinterpret_cast<uint64_t>(address) + at, length}, other{origin + at, length};
     copied = (put ? transport::shm::read_process(*pid, {&own, 1}, {&other, 1})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The survivors of one death. usage: survivors CASE. Cases: any_source, acknowledge, stopped,
-// windows, inter, detection, two. Rank 1 dies, in `two` also rank 2; in `stopped` rank 1 stops and is
-// continued.
+// windows, created, inter, detection, two. Rank 1 dies, in `two` also rank 2; in `stopped` rank 1 stops and
+// is continued.
 #include <mpi.h>
 #include <signal.h>
 #include <unistd.h>
@@ -143,6 +143,42 @@ void windows() {
   expect(win == MPI_WIN_NULL, "the window is gone");
 }
 
+/// A process dies while the others operate on its memory, which it alone maps, and while it polls.
+void created() {
+  constexpr int kDead = 1, kLarge = 1 << 18;
+  MPI_Win win;
+  static int memory[kLarge], data[kLarge];
+  MPI_Win_create(memory, sizeof memory, 1, MPI_INFO_NULL, comm, &win);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  MPI_Win_lock_all(0, win);
+  MPI_Barrier(comm);
+  const double end = MPI_Wtime() + 0.05;
+  while (rank == kDead && MPI_Wtime() < end) {
+    int flag = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, 1, comm, &flag, MPI_STATUS_IGNORE);
+  }
+  die_if(kDead);
+  const int one = 1;
+  int found = 0, outcome = MPI_SUCCESS;
+  for (int i = 0; outcome == MPI_SUCCESS; ++i) {
+    if (i % 3 == 0) outcome = MPI_Fetch_and_op(&one, &found, MPI_INT, kDead, 0, MPI_SUM, win);
+    if (i % 3 == 1) outcome = MPI_Put(&one, 1, MPI_INT, kDead, 8, 1, MPI_INT, win);
+    if (i % 3 == 2) outcome = MPI_Get(data, kLarge, MPI_INT, kDead, 0, kLarge, MPI_INT, win);
+    const int flushed = MPI_Win_flush(kDead, win);
+    if (outcome == MPI_SUCCESS) outcome = flushed;
+  }
+  expect_class(outcome, MPIX_ERR_PROC_FAILED, "operation on the dead process");
+  expect_class(MPI_Accumulate(&one, 1, MPI_INT, 0, 4, 1, MPI_INT, MPI_SUM, win), MPI_SUCCESS, "accumulate");
+  expect_class(MPI_Win_flush(0, win), MPI_SUCCESS, "flush of a living process");
+  MPI_Comm living;
+  MPIX_Comm_shrink(comm, &living);
+  MPI_Barrier(living);
+  if (rank == 0) expect(memory[1] == size - 1, "sum of the survivors");
+  MPI_Comm_free(&living);
+  (void)MPI_Win_unlock_all(win);
+  expect_class(MPI_Win_free(&win), MPIX_ERR_PROC_FAILED, "free of the window");
+}
+
 /// A process dies with an exclusive lock on rank 0, a shared lock on rank 2 and ones on itself; the others
 /// get these locks, but not that of the dead process.
 void locks() {
@@ -249,7 +285,8 @@ int main(int argc, char** argv) {
     void (*run)();
   } cases[] = {
       {"any_source", any_source}, {"acknowledge", acknowledge}, {"stopped", stopped}, {"windows", windows},
-      {"inter", inter},           {"detection", detection},     {"two", two},         {"locks", locks}};
+      {"inter", inter},           {"detection", detection},     {"two", two},         {"locks", locks},
+      {"created", created}};
   for (const auto& one : cases)
     if (what == one.name) one.run();
   if (wrong == 0) std::printf("good rank %d\n", rank);

@@ -40,6 +40,11 @@ class Survivors(unittest.TestCase):
     def test_window(self):
         self.check("windows")
 
+    def test_created_window(self):
+        for slots in ("on", "off"):
+            for _ in range(5):
+                self.check("created", variables={"WEFT_RMA_OPERATION_SLOTS": slots})
+
     def test_locks_of_a_window(self):
         for variables in ({}, {"WEFT_SHM_SINGLE_COPY": "off"}):
             self.check("locks", variables=variables)
