@@ -100,6 +100,8 @@ struct PostedState {
   uint32_t number = 0;  ///< of the operation
   std::byte* result = nullptr;
   PostedOperation operation{};
+  /// Whether a flush waits for it.
+  [[nodiscard]] bool in_flight() const { return phase != none && !bound; }
 };
 
 /// Whether the setting lets processes post operations and share transfers.

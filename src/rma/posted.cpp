@@ -22,10 +22,8 @@ config::Choice slots_wanted{
     "rma.operation_slots",
     0,
     {"auto", "off", "on"},
-    "Lets a target that waits in MPI execute small operations on its memory of MPI_Win_create, and share "
-    "large "
-    "ones; auto: unless ranks outnumber cores. The origin executes all others by system calls.",
-    "targets are seldom inside of MPI, or must not be slowed down there (off)"};
+    "Lets a target that is inside of MPI execute small operations on its memory of MPI_Win_create, and share "
+    "large ones; auto: unless ranks outnumber cores. The origin executes all others by system calls."};
 
 counters::Counter posted_operations("window.posted_operations", counters::Unit::events,
                                     "Small operations that were posted for the owner of their memory");

@@ -278,7 +278,8 @@ Status Window::check_passive() const {
 }
 
 Status Window::flush_peer(Peer& peer) {
-  if (!peer.posted.bound) settle(peer);
+  if (peer.posted.in_flight()) [[unlikely]]
+    finish_posted(peer);
   const auto pending = [&] {
     if (peer.pending != 0 || (peer.memory != nullptr && peer.memory->pending() != 0)) return true;
     for (const RemoteRegion& region : peer.regions)

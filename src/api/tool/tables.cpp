@@ -30,7 +30,8 @@ void read_posted(const Binding& binding, uint64_t* value) {
 
 void read_pending(const Binding& binding, uint64_t* value) {
   *value = 0;
-  for (const rma::Peer& peer : to_window(static_cast<MPI_Win>(binding.handle))->peers) *value += peer.pending;
+  for (const rma::Peer& peer : to_window(static_cast<MPI_Win>(binding.handle))->peers)
+    *value += peer.pending + (peer.posted.in_flight() ? 1 : 0);
 }
 
 void read_queued(const Binding& binding, uint64_t* value) {
