@@ -75,6 +75,7 @@ Status Window::fence(int assertion) {
   Status flushed = flush_all();
   Status met = barrier(*comm);
   if (has_slots_) drain_slots();
+  if (has_slots_ && !met.ok()) release_bound();  // a target may have left before it could see them
   WEFT_TRY(std::move(met));
   if (has_slots_ && flushed.ok()) flushed = settle_results();
   used_ = false;

@@ -366,6 +366,9 @@ class Window final : public core::Counted {
   static void bind_posted(Peer& peer) { peer.posted.bound = peer.posted.phase == PostedState::posted; }
   void connect_slots(int rank);
   void bind_all_posted();
+  void release_bound() {
+    for (Peer& peer : peers) peer.posted.bound = false;
+  }
   [[nodiscard]] Status settle_results();
   void drain_slots();
 

@@ -103,5 +103,28 @@ TEST(Segment, IsNotMistakenForAnotherFile) {
   EXPECT_FALSE(Segment::attach(::getpid(), wrong).ok());
 }
 
+TEST(SegmentPool, PiecesShareOneSegment) {
+  constexpr size_t kUnit = SegmentPool::kPieceUnit;
+  SegmentPool pool;
+  EXPECT_EQ(pool.segment_of(nullptr, 1), nullptr);
+  EXPECT_EQ(pool.allocate(SegmentPool::kMaxPiece + 1), nullptr);
+  std::byte* const first = pool.allocate(1);
+  std::byte* const second = pool.allocate(kUnit + 1);
+  std::byte* const third = pool.allocate(kUnit);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(second, first + kUnit);
+  EXPECT_EQ(third, first + 3 * kUnit);
+  EXPECT_EQ(pool.segment_of(third, kUnit), pool.segment_of(first, 1));
+  EXPECT_EQ(pool.segment_of(first - 1, 1), nullptr);
+  pool.free(second);
+  EXPECT_EQ(pool.allocate(2 * kUnit + 1), first + 4 * kUnit);  // does not fit into the gap
+  EXPECT_EQ(pool.allocate(2 * kUnit), second);
+  size_t more = 0;
+  while (pool.allocate(kUnit) != nullptr) ++more;
+  EXPECT_EQ(more, SegmentPool::kUnits - 7);
+  pool.free(first);
+  EXPECT_EQ(pool.allocate(kUnit), first);
+}
+
 }  // namespace
 }  // namespace weft::transport::rma
