@@ -216,10 +216,11 @@ const std::vector<std::string>& launcher_variables() {
 Status load() {
   if (secure::execution()) return {};
   for (Setting* setting : registry()) {
+    if (setting->origin == Origin::tool) continue;
     const char* text = std::getenv(setting->variable().c_str());
-    if (text == nullptr || setting->origin == Origin::tool) continue;
-    WEFT_TRY(setting->parse(text));
-    setting->origin = Origin::environment;
+    if (text != nullptr || setting->origin != Origin::default_value)
+      WEFT_TRY(setting->parse(text != nullptr ? text : setting->default_text()));
+    setting->origin = text != nullptr ? Origin::environment : Origin::default_value;
   }
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     if (std::strncmp(*entry, "WEFT_", 5) != 0) continue;

@@ -105,9 +105,9 @@ class Path : public Text {
 
 /// All settings in alphabetical order.
 [[nodiscard]] std::vector<Setting*> all();
-/// Sets every setting from the environment, else from this machine's profile (base/profile.hpp). An unknown
-/// WEFT_* variable is an error that suggests the nearest name; launcher_variables() are exempt. In
-/// secure execution (base/secure.hpp) every setting keeps its default.
+/// Sets every setting from the environment, else from this machine's profile (base/profile.hpp), else to its
+/// default, also in a second call. An unknown WEFT_* variable is an error that suggests the nearest name;
+/// launcher_variables() are exempt. In secure execution (base/secure.hpp) every setting keeps its default.
 [[nodiscard]] Status load();
 /// WEFT_* variables that the launcher sets and that are not settings, e.g. WEFT_JOB_ID.
 [[nodiscard]] const std::vector<std::string>& launcher_variables();

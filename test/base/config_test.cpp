@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 
 namespace weft::config {
@@ -42,6 +43,23 @@ TEST(Config, RefusedValuesLeaveTheSettingUnchanged) {
   }
   EXPECT_FALSE(user_choice.parse("maybe"));
   EXPECT_TRUE(user_choice.is("on"));
+}
+
+TEST(Config, EachLoadReadsTheEnvironmentAnew) {
+  setenv("WEFT_PROFILE", "off", 1);
+  setenv("WEFT_TEST_INTERNAL_BYTES", "8k", 1);
+  ASSERT_TRUE(load());
+  EXPECT_EQ(internal_size, 8U << 10);
+  EXPECT_EQ(internal_size.origin, Origin::environment);
+  unsetenv("WEFT_TEST_INTERNAL_BYTES");
+  ASSERT_TRUE(load());
+  EXPECT_EQ(internal_size, 4096U);
+  EXPECT_EQ(internal_size.origin, Origin::default_value);
+  unsetenv("WEFT_PROFILE");
+}
+
+TEST(Config, DefaultsAreValidValues) {
+  for (Setting* setting : all()) EXPECT_TRUE(setting->parse(setting->default_text())) << setting->variable();
 }
 
 }  // namespace

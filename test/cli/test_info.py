@@ -71,6 +71,11 @@ def test_levels_of_settings(weft, monkeypatch):
     assert "Change it when a receiver runs out of memory" in weft("info", "--config").out
     monkeypatch.setenv("WEFT_GPU_RTR_WAIT", "100")  # an internal setting is shown once it is set
     assert set(listed()) - set(user) == {"WEFT_GPU_RTR_WAIT"}
+    monkeypatch.delenv("WEFT_GPU_RTR_WAIT")  # and no longer, though the library is the same
+    assert listed() == user
+    for one in every.values():
+        monkeypatch.setenv(one["variable"], one["default"])  # each default is a valid value
+    assert {one["origin"] for one in listed("--all").values()} == {"environment"}
     assert weft("info", "--all").status == 2
 
 
