@@ -14,6 +14,7 @@ conflict("openmpi", "mpich", "mvapich2", "intel-mpi", "impi", "cray-mpich")
 
 prepend_path("PATH", pathJoin(prefix, "bin"))
 prepend_path("CMAKE_PREFIX_PATH", prefix)
+prepend_path("PYTHONPATH", pathJoin(prefix, "share", "weft", "python")) -- python3 -m weft_mpi.run
 setenv("MPI_HOME", prefix)
 setenv("MPICC", pathJoin(prefix, "bin", "mpicc"))
 setenv("MPICXX", pathJoin(prefix, "bin", "mpicxx"))

@@ -14,6 +14,7 @@ conflict openmpi mpich mvapich2 intel-mpi impi cray-mpich
 
 prepend-path PATH $prefix/bin
 prepend-path CMAKE_PREFIX_PATH $prefix
+prepend-path PYTHONPATH $prefix/share/weft/python ;# python3 -m weft_mpi.run
 setenv MPI_HOME $prefix
 setenv MPICC $prefix/bin/mpicc
 setenv MPICXX $prefix/bin/mpicxx

@@ -8,7 +8,7 @@ import pytest
 from weft_mpi import run
 
 PREFIX = os.environ["MPI_PREFIX"]
-CLI = os.path.dirname(os.path.dirname(os.path.abspath(run.__file__)))
+PACKAGES = os.path.join(PREFIX, "share", "weft", "python")  # which module files put on PYTHONPATH
 
 # Each rank runs `code`, then calls a barrier and, at exit as mpi4py does, MPI_Finalize.
 PROGRAM = """
@@ -34,7 +34,7 @@ def job(tmp_path):
         (tmp_path / "program.py").write_text(PROGRAM.format(code=code), encoding="utf-8")
         (tmp_path / "neighbour.py").write_text("NAME = 'neighbour'\n", encoding="utf-8")
         command = [PREFIX + "/bin/mpiexec", "-n", "2", "--timeout", "30", *options]
-        environment = {**os.environ, "PYTHONPATH": CLI}
+        environment = {**os.environ, "PYTHONPATH": PACKAGES}
         done = subprocess.run(command + (words or [str(tmp_path / "program.py"), "a", "b"]), capture_output=True, text=True,
                               check=False, env=environment, cwd=tmp_path)  # fmt: skip
         return done.returncode, done.stdout, done.stderr

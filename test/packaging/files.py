@@ -107,6 +107,7 @@ class Modules(unittest.TestCase):
         "prepend PATH /p/bin",
         "prepend CMAKE_PREFIX_PATH /p",
         "set MPI_HOME /p",
+        "prepend PYTHONPATH /p/share/weft/python",
         "set MPICC /p/bin/mpicc",
         "set MPICXX /p/bin/mpicxx",
     }
