@@ -31,16 +31,20 @@ Settings that select the path of a collective must be equal: `WEFT_COLL_SHARED*`
 name of the differing setting. Each rank may have its own `WEFT_COLL_GPU_KERNEL_TIMEOUT_NS`, `WEFT_COLL_GPU_REDUCE_MIN_BYTES` and
 `WEFT_COLL_NCCL_LIBRARY`.
 
+The page has two parts: [for users](#for-users), each setting with the reason to change it, and [for experts](#for-experts).
+
+## For users
+
 """
 
-INTERNAL = """\
-## Internal settings
+EXPERTS = """\
+## For experts
 
-These settings are for the tests, for measurements and for the profile that `weft tune` writes. They can change with
-every version. `weft info --config --all` prints what they do.
+These internal settings are for the tests, for measurements and for the profile that `weft tune` writes. They can change
+with every version.
 
-| variable | default | values |
-|---|---|---|
+| variable | default | values | what it sets |
+|---|---|---|---|
 """
 
 COLUMNS = "| variable | default | values | what it sets | change it when |\n|---|---|---|---|---|\n"
@@ -107,16 +111,16 @@ def page(found):
         sys.exit("%d user settings, at most %d: make some internal" % (len(users), MAX_USER_SETTINGS))
     text = HEAD
     for heading, _ in GROUPS:
-        text += "## %s\n\n%s" % (heading, COLUMNS)
+        text += "### %s\n\n%s" % (heading, COLUMNS)
         for setting in users:
             if title(setting["variable"]) == heading:
                 cells = (*values(setting), setting["help"], setting["change_when"])
                 text += "| `%s` | %s |\n" % (setting["variable"], " | ".join(map(cell, cells)))
         text += "\n"
-    text += INTERNAL
+    text += EXPERTS
     for setting in found:
         if setting["level"] == "internal":
-            text += "| `%s` | %s |\n" % (setting["variable"], " | ".join(map(cell, values(setting))))
+            text += "| `%s` | %s |\n" % (setting["variable"], " | ".join(map(cell, (*values(setting), setting["help"]))))
     return text
 
 
