@@ -25,13 +25,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message):
         wrong = re.search(r"invalid choice: '?([^' ]*)'? \(choose from (.*)\)", message)
         if wrong:
-            message = "%s is unknown%s" % (wrong[1], suggestion(wrong[1], re.findall(r"[\w-]+", wrong[2])))
-        self.exit(2, "%s: %s; see `%s --help`\n" % (self.prog, message, self.prog))
+            message = "{} is unknown{}".format(wrong[1], suggestion(wrong[1], re.findall(r"[\w-]+", wrong[2])))
+        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
 
     def unknown(self, words):
         """Ends with a suggestion for the first of unknown words."""
         options = [option for action in self._actions for option in action.option_strings]
-        self.error("%s: unknown option or argument%s" % (words[0], suggestion(words[0].partition("=")[0], options)))
+        self.error(f"{words[0]}: unknown option or argument{suggestion(words[0].partition('=')[0], options)}")
 
 
 def suggestion(word, known):
@@ -39,13 +39,13 @@ def suggestion(word, known):
     near = difflib.get_close_matches(word, known, 2) or [
         name for name in known if len(word) > 2 and name.startswith(word)
     ]
-    return ": did you mean %s?" % " or ".join(near) if near else ""
+    return f": did you mean {' or '.join(near)}?" if near else ""
 
 
 def make_parser():
     """Returns the parser of the command line. Completion scripts and the manual page are generated from it."""
     parser = Parser(prog="weft", description="The Weft MPI library's command line.", epilog=EPILOG)
-    parser.add_argument("--version", action="version", version="weft " + __version__)
+    parser.add_argument("--version", action="version", version=f"weft {__version__}")
     parser.set_defaults(weft_parser=parser)
     subparsers = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
     for module in COMMANDS:
@@ -73,7 +73,7 @@ def main(argv=None):
         if problem.errno not in OUTPUT_LOST or problem.filename is not None:  # files of the command have a name
             raise
         discard_output()
-        print("weft: standard output cannot be written (%s): output is lost" % problem.strerror, file=sys.stderr)
+        print(f"weft: standard output cannot be written ({problem.strerror}): output is lost", file=sys.stderr)
         return 1
 
 
@@ -90,7 +90,7 @@ def run(argv):
         return arguments.weft_run(arguments) or 0
     except (Refusal, Failure) as problem:
         sys.stdout.flush()
-        print("weft %s: %s" % (arguments.command, problem), file=sys.stderr)
+        print(f"weft {arguments.command}: {problem}", file=sys.stderr)
         return 2 if isinstance(problem, Refusal) else 1
     except KeyboardInterrupt:
         return 130

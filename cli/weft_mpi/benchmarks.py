@@ -36,5 +36,5 @@ def programs():
 def command(name):
     """Returns the command without options: the program, and the benchmark's name if several share the program."""
     entry = programs()[name]
-    path = prefix.program("bench/" + entry.source)
+    path = prefix.program(f"bench/{entry.source}")
     return [path, name] if entry.source != name else [path]

@@ -89,7 +89,7 @@ def stacked(drawings):
 def of_result(found):
     """Returns the chart of a result file."""
     field = result.field(found)
-    title = "%s, %d ranks" % (found["program"], found.get("ranks", 0))
+    title = f"{found['program']}, {found.get('ranks', 0)} ranks"
     labels = ("message size (bytes)", result.FIELDS[field])
     return figure_of(lambda axes: draw(axes, title, labels, result.curves(found)))
 
@@ -97,8 +97,8 @@ def of_result(found):
 def size_text(size):
     for unit, shift in (("G", 30), ("M", 20), ("K", 10)):
         if size >= 1 << shift and size % (1 << shift) == 0:
-            return "%d%s" % (size >> shift, unit)
-    return "%d" % size
+            return f"{size >> shift}{unit}"
+    return str(size)
 
 
 def rendered(figure, form):
@@ -113,7 +113,7 @@ def save(figure, path):
     form = path.rpartition(".")[2].lower()
     if form not in FORMATS:
         raise output.Refusal(
-            "%s: expected a file name that ends in %s" % (path, ", ".join("." + name for name in FORMATS))
+            "{}: expected a file name that ends in {}".format(path, ", ".join("." + name for name in FORMATS))
         )
     output.write_file(path, rendered(figure, form))
 

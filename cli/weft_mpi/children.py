@@ -29,8 +29,8 @@ class Outcome(namedtuple("Outcome", "status signal timed_out out err")):
             return "it hung and was killed"
         line = self.error_line()
         if self.signal:
-            return "it crashed (%s)" % self.signal
-        return "exit status %d%s" % (self.status, ": " + line if line else "")
+            return f"it crashed ({self.signal})"
+        return f"exit status {self.status}" + (f": {line}" if line else "")
 
     def slow_paths(self):
         """Returns the distinct slow path reports of the library's log, without the rank prefix."""
@@ -85,7 +85,7 @@ def run(words, seconds, environment=None, cwd=None):
             start_new_session=True,
         )
     except OSError as error:
-        return Outcome(127, None, False, "", "%s: %s" % (words[0], error.strerror))
+        return Outcome(127, None, False, "", f"{words[0]}: {error.strerror}")
     timed_out = False
     try:
         out, err = child.communicate(timeout=seconds)

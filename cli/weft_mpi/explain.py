@@ -69,7 +69,8 @@ def add_parser(subparsers):
         "--window",
         choices=("create", "allocate"),
         default="allocate",
-        help="one-sided operations: window of MPI_Win_create, or memory of MPI_Win_allocate or MPI_Alloc_mem (allocate)",
+        help="one-sided operations: window of MPI_Win_create, or memory of MPI_Win_allocate or MPI_Alloc_mem "
+        "(allocate)",
     )
     parser.add_argument("--bytes", type=size, default=64 << 20, help="largest size, such as 1M (64M)")
     parser.add_argument("--block", type=size, help="strided message: bytes of each contiguous block of the sender")
@@ -91,7 +92,7 @@ def size(text):
     """Parses a size: 4K -> 4096."""
     number, unit = (text[:-1], text[-1].upper()) if text[-1:].upper() in SUFFIX else (text, "")
     if not number.isdigit() or int(number) == 0:
-        raise argparse.ArgumentTypeError("%s: expected a number of bytes, such as 64K" % text)
+        raise argparse.ArgumentTypeError(f"{text}: expected a number of bytes, such as 64K")
     return int(number) * SUFFIX.get(unit, 1)
 
 
@@ -113,18 +114,18 @@ def run(arguments):
     if arguments.what in ONE_SIDED:
         function, table = "MPIX_Explain_window", window_lines
         facts = (arguments.what, arguments.kind, arguments.to or arguments.kind, arguments.window)
-        query = "what=%s kind=%s to=%s window=%s" % facts
+        query = "what={} kind={} to={} window={}".format(*facts)
     elif collective:
-        query = "what=%s ranks=%d kind=%s" % (arguments.what, arguments.ranks, arguments.kind)
+        query = f"what={arguments.what} ranks={arguments.ranks} kind={arguments.kind}"
     else:
-        query = "kind=%s to=%s" % (arguments.kind, arguments.to or arguments.kind)
-        query += " block=%d" % arguments.block if arguments.block else ""
+        query = f"kind={arguments.kind} to={arguments.to or arguments.kind}"
+        query += f" block={arguments.block}" if arguments.block else ""
     try:
-        facts = json.loads(query_library(function, "%s bytes=%d" % (query, arguments.bytes)))
+        facts = json.loads(query_library(function, f"{query} bytes={arguments.bytes}"))
         if collective and arguments.kind == "cuda":
             facts["no_gpu"] = json.loads(query_library("MPIX_Explain_send", "kind=cuda to=cuda bytes=1"))["no_gpu"]
     except (prefix.NotInstalled, OSError, ValueError) as error:
-        print("weft explain: %s" % error, file=sys.stderr)
+        print(f"weft explain: {error}", file=sys.stderr)
         return 1
     if arguments.json:
         print(json.dumps(facts, indent=2))
@@ -139,10 +140,10 @@ def run_file(arguments):
         print("weft explain: use `weft explain file --kind host|cuda PATH`", file=sys.stderr)
         return 2
     try:
-        query = "kind=%s path=%s" % (arguments.kind, arguments.path)
+        query = f"kind={arguments.kind} path={arguments.path}"
         facts = json.loads(query_library("MPIX_Explain_file", query))
     except (prefix.NotInstalled, OSError, ValueError) as error:
-        print("weft explain: %s" % error, file=sys.stderr)
+        print(f"weft explain: {error}", file=sys.stderr)
         return 1
     print(json.dumps(facts, indent=2) if arguments.json else "\n".join(file_lines(facts)))
     return 0
@@ -151,16 +152,16 @@ def run_file(arguments):
 def file_lines(facts):
     """Yields one line for each form of access."""
     place = "a file system of this host" if facts["local"] else "not known as a file system of one host"
-    yield "%s%s: %s, %s" % (facts["path"], "" if facts["exists"] else " (new)", facts["file_system"], place)
+    yield f"{facts['path']}{'' if facts['exists'] else ' (new)'}: {facts['file_system']}, {place}"
     if "striping_factor" in facts:
-        yield "stripes of %d bytes on %d servers" % (facts["striping_unit"], facts["striping_factor"])
+        yield f"stripes of {facts['striping_unit']} bytes on {facts['striping_factor']} servers"
     if facts["kind"] == "cuda" and facts["gpu_path"] == "cufile":
         yield "GPU memory     cuFile for aligned parts, after a checked read; else pinned memory in two halves"
     elif facts["kind"] == "cuda":
-        yield "GPU memory     pinned memory in two halves, copy and file access overlap; cuFile: " + facts["no_cufile"]
-    yield "short records  " + RECORDS[facts["records"]]
-    yield "overwrites     " + OVERWRITES[facts["overwrites"]]
-    yield "interleaved    " + INTERLEAVED[facts["interleaved"]]
+        yield f"GPU memory     pinned memory in two halves, copy and file access overlap; cuFile: {facts['no_cufile']}"
+    yield f"short records  {RECORDS[facts['records']]}"
+    yield f"overwrites     {OVERWRITES[facts['overwrites']]}"
+    yield f"interleaved    {INTERLEAVED[facts['interleaved']]}"
 
 
 def query_library(function, query):
@@ -175,39 +176,39 @@ def query_library(function, query):
 
 def lines(facts):
     """Yields the lines of the table; consecutive sizes with the same protocol share a line."""
-    yield "%s memory to %s memory of another process of this host" % (facts["kind"], facts["to"])
+    yield f"{facts['kind']} memory to {facts['to']} memory of another process of this host"
     if facts["no_gpu"]:
-        yield "no usable GPU: " + facts["no_gpu"]
+        yield f"no usable GPU: {facts['no_gpu']}"
     elif facts["devices"]:
         access = "with" if facts["peer_access"] else "not all with"
-        yield "%d GPUs, %s peer access" % (facts["devices"], access)
+        yield f"{facts['devices']} GPUs, {access} peer access"
 
     def path(row):
-        copies = "; 1 copy" if row["copies"] == 1 else "; %d copies" % row["copies"]
+        copies = "; 1 copy" if row["copies"] == 1 else f"; {row['copies']} copies"
         return row["protocol"], carrier(row) + copies + writer(row)
 
     for sizes, (protocol, by) in grouped(facts["rows"], path):
-        yield "%-14s %-12s %s" % (sizes, protocol, PROTOCOLS[protocol] + by)
+        yield f"{sizes:14} {protocol:12} {PROTOCOLS[protocol] + by}"
 
 
 def window_lines(facts):
     """Yields the lines of the table of a one-sided operation."""
     names = (facts["what"], facts["kind"], facts["to"], facts["window"])
-    yield "MPI_%s: origin in %s memory, %s memory of another process of this host, window of MPI_Win_%s" % (
+    yield "MPI_{}: origin in {} memory, {} memory of another process of this host, window of MPI_Win_{}".format(
         names[0].capitalize(), *names[1:])  # fmt: skip
     if facts["no_gpu"]:
-        yield "no usable GPU: " + facts["no_gpu"]
+        yield f"no usable GPU: {facts['no_gpu']}"
     for sizes, text in grouped(facts["rows"], window_path):
-        yield "%-14s %s" % (sizes, text)
+        yield f"{sizes:14} {text}"
 
 
 def window_path(row):
     """Describes the path of a one-sided operation in one line."""
-    text = "%-12s %s" % (row["path"], row["by"])
+    text = f"{row['path']:12} {row['by']}"
     if row["resident_kernel"]:
         text += "; in quick succession the resident kernel"
     if row["reason"]:
-        text += " (%s)" % row["reason"]
+        text += f" ({row['reason']})"
     return text + ("" if row["target_progress"] else "; the target need not call MPI")
 
 
@@ -221,32 +222,31 @@ def grouped(rows, key_of_row):
         else:
             groups.append([row["bytes"], row["bytes"], key])
     for first, last, key in groups:
-        yield human(first) if first == last else "%s - %s" % (human(first), human(last)), key
+        yield human(first) if first == last else f"{human(first)} - {human(last)}", key
 
 
 def collective_lines(facts):
     """Yields the lines of the table of a collective."""
     where = "GPU memory, one GPU per rank" if facts["kind"] == "cuda" else "host memory"
-    yield "%s among %d ranks of this host, %s; bytes of a %s" % (facts["what"], facts["ranks"], where, facts["of"])
+    yield f"{facts['what']} among {facts['ranks']} ranks of this host, {where}; bytes of a {facts['of']}"
     if facts.get("no_gpu"):
-        yield "no usable GPU here: %s; a machine with one GPU per rank would do this:" % facts["no_gpu"]
+        yield f"no usable GPU here: {facts['no_gpu']}; a machine with one GPU per rank would do this:"
     measured = facts.get("measured_ranks", facts["ranks"])
     if facts["ranks"] != measured and any(row["path"] == "kernels" for row in facts["rows"]):
-        numbers = (measured, facts["ranks"])
-        yield "thresholds of the kernels: measured with %d GPUs, derived for %d" % numbers
+        yield f"thresholds of the kernels: measured with {measured} GPUs, derived for {facts['ranks']}"
     for sizes, path in grouped(facts["rows"], collective_path):
-        yield "%-14s %s" % (sizes, path)
+        yield f"{sizes:14} {path}"
 
 
 def collective_path(row):
     """Describes the path of a row in one line."""
     if row["path"] == "messages":
-        return "messages      algorithm " + row["algorithm"]
+        return f"messages      algorithm {row['algorithm']}"
     if row["path"] != "kernels":
         return row["path"]
-    blocks = "1 block" if row["blocks"] == 1 else "%d blocks" % row["blocks"]
+    blocks = "1 block" if row["blocks"] == 1 else f"{row['blocks']} blocks"
     doorbell = "; repeated calls by the resident kernel" if row["doorbell"] else ""
-    return "kernels       %s: %s, %s%s" % (FORMS[row["form"]], row["protocol"], blocks, doorbell)
+    return f"kernels       {FORMS[row['form']]}: {row['protocol']}, {blocks}{doorbell}"
 
 
 def writer(row):
@@ -262,16 +262,16 @@ def carrier(row):
         return ""
     engines = []
     if row["resident_blocks"]:
-        blocks = "1 block" if row["resident_blocks"] == 1 else "%d blocks" % row["resident_blocks"]
-        engines.append("repeated messages by the resident kernel, %s" % blocks)
+        blocks = "1 block" if row["resident_blocks"] == 1 else f"{row['resident_blocks']} blocks"
+        engines.append(f"repeated messages by the resident kernel, {blocks}")
     if row["batch_copy"]:
         engines.append("windows of messages by a batch copy kernel")
-    return ": " + "; ".join([*engines, "else by a copy engine" if engines else "by a copy engine"])
+    return f": {'; '.join([*engines, 'else by a copy engine' if engines else 'by a copy engine'])}"
 
 
 def human(number):
     """Formats a size: 1048576 -> 1M."""
     for suffix in ("G", "M", "K"):
         if number % SUFFIX[suffix] == 0:
-            return "%d%s" % (number // SUFFIX[suffix], suffix)
+            return f"{number // SUFFIX[suffix]}{suffix}"
     return str(number)

@@ -31,6 +31,6 @@ def run(arguments):
     if done.returncode == 2:
         raise Refusal(message)
     if done.returncode not in (0, 1):
-        raise Failure(message or "mpiexec --waits ended with status %d" % done.returncode)
+        raise Failure(message or f"mpiexec --waits ended with status {done.returncode}")
     print(done.stdout, end="")
     return done.returncode

@@ -39,7 +39,7 @@ def run(arguments):
         print(output.json_text(facts), end="")
     elif arguments.parsable:
         for key, value in flattened(facts):
-            print("weft:%s:%s" % (key, value))
+            print(f"weft:{key}:{value}")
     else:
         show(facts)
     return 0
@@ -101,7 +101,7 @@ def gpu_facts():
     facts = {
         "mpi_built_with_cuda_support": True,
         "cuda_usable": driver is not None,
-        "cuda_driver": "%s, CUDA %s" % (driver.name, driver.version) if driver else "none (%s)" % why,
+        "cuda_driver": f"{driver.name}, CUDA {driver.version}" if driver else f"none ({why})",
         "devices": [],
         "device_matrix": [],
     }
@@ -109,7 +109,7 @@ def gpu_facts():
         try:
             facts["devices"] = driver.devices()
         except cuda.Unavailable as problem:
-            facts["cuda_usable"], facts["cuda_driver"] = False, "%s, unusable (%s)" % (driver.name, problem)
+            facts["cuda_usable"], facts["cuda_driver"] = False, f"{driver.name}, unusable ({problem})"
         facts["device_matrix"] = matrix(driver, facts["devices"])
     return facts
 
@@ -140,10 +140,10 @@ def flattened(value, path=""):
     """Yields (key, text) of every leaf: keys joined by colons, list items by index, booleans in lower case."""
     if isinstance(value, dict):
         for key, part in value.items():
-            yield from flattened(part, "%s:%s" % (path, key) if path else key)
+            yield from flattened(part, f"{path}:{key}" if path else key)
     elif isinstance(value, list):
         for at, part in enumerate(value):
-            yield from flattened(part, "%s:%d" % (path, at))
+            yield from flattened(part, f"{path}:{at}")
     elif path == "mpi_built_with_cuda_support":  # scripts written for ompi_info parse this line
         yield path + ":value", "true" if value else "false"
     else:
@@ -155,11 +155,12 @@ def show(facts):
     special = ("devices", "device_matrix", "nics", "transports", "networks", "mpi_built_with_cuda_support")
     for key, value in facts.items():
         if key not in special:
-            print("%-16s %s" % (key.replace("_", " "), "yes" if value is True else "no" if value is False else value))
+            text = "yes" if value is True else "no" if value is False else value
+            print(f"{key.replace('_', ' '):16} {text}")
     for name, about in facts.get("transports", {}).items():
-        print("%-16s %s" % ("transport " + name, about))
+        print(f"{'transport ' + name:16} {about}")
     for about in facts.get("networks", []):
-        print("%-16s %s" % ("network", about))
+        print(f"{'network':16} {about}")
     if facts.get("devices"):
         print()
         show_devices(facts)
@@ -185,14 +186,18 @@ def show_devices(facts):
         rows = []
         for one in devices:
             cells = [between.get((one["ordinal"], other["ordinal"]), "-") for other in devices]
-            rows.append(["GPU%d" % one["ordinal"], *cells, *(one["nics"].get(name, "?") for name in adapters)])
-        output.table(["", *("GPU%d" % device["ordinal"] for device in devices), *adapters], rows)
-        print("NVn: n NVLinks; " + "; ".join("%s: %s" % item for item in pci.DISTANCES.items()) + "; !: no peer access")
+            rows.append([f"GPU{one['ordinal']}", *cells, *(one["nics"].get(name, "?") for name in adapters)])
+        output.table(["", *(f"GPU{device['ordinal']}" for device in devices), *adapters], rows)
+        print(
+            "NVn: n NVLinks; "
+            + "; ".join("{}: {}".format(*item) for item in pci.DISTANCES.items())
+            + "; !: no peer access"
+        )
 
 
 def connection(row, device):
     """Returns a cell of the matrix in the notation of `nvidia-smi topo -m`."""
-    text = "NV%d" % device["nvlinks"] if row["nvlink"] and device.get("nvlinks") else row["pcie"] or "?"
+    text = f"NV{device['nvlinks']}" if row["nvlink"] and device.get("nvlinks") else row["pcie"] or "?"
     return text if row["peer_access"] else text + "!"
 
 
@@ -208,11 +213,11 @@ def show_settings(found, arguments):
         return
     for setting in found:
         if arguments.parsable:
-            print("weft:config:%(variable)s:value:%(value)s" % setting)
+            print("weft:config:{variable}:value:{value}".format(**setting))
             continue
-        changed = "" if setting["origin"] == "default" else "   (%s)" % setting["origin"]
-        print("%(variable)s = %(value)s" % setting + changed)
-        print("    %(help)s" % setting)
+        changed = "" if setting["origin"] == "default" else "   ({})".format(setting["origin"])
+        print("{variable} = {value}".format(**setting) + changed)
+        print("    {help}".format(**setting))
         if setting["change_when"]:
-            print("    Change it when %(change_when)s." % setting)
-        print("    %(range)s; default %(default)s" % setting)
+            print("    Change it when {change_when}.".format(**setting))
+        print("    {range}; default {default}".format(**setting))

@@ -20,7 +20,7 @@ def load():
     try:
         return ctypes.CDLL(path())
     except OSError as error:
-        raise Refusal("the library does not load (%s): reinstall Weft for this machine" % error) from None
+        raise Refusal(f"the library does not load ({error}): reinstall Weft for this machine") from None
 
 
 def settings(library=None):
@@ -72,7 +72,7 @@ def standard(library):
     """Returns the version of MPI_Get_version, e.g. 5.0."""
     version, subversion = ctypes.c_int(), ctypes.c_int()
     library.MPI_Get_version(ctypes.byref(version), ctypes.byref(subversion))
-    return "%d.%d" % (version.value, subversion.value)
+    return f"{version.value}.{subversion.value}"
 
 
 def abi(library):
@@ -82,4 +82,4 @@ def abi(library):
         library.MPI_Abi_get_version(ctypes.byref(major), ctypes.byref(minor))
     except AttributeError:
         return None
-    return "%d.%d" % (major.value, minor.value)
+    return f"{major.value}.{minor.value}"

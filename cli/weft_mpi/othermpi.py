@@ -48,7 +48,7 @@ class OtherMpi:
         self.mpicc = shutil.which(mpicc)
         if not self.mpicc:
             raise Refusal(
-                "%s is not a program: specify the mpicc of an MPI library, such as /opt/openmpi/bin/mpicc" % mpicc
+                f"{mpicc} is not a program: specify the mpicc of an MPI library, such as /opt/openmpi/bin/mpicc"
             )
         self.mpicc = os.path.abspath(self.mpicc)
         self.root = os.path.dirname(os.path.dirname(self.mpicc))
@@ -72,18 +72,18 @@ class OtherMpi:
             path = os.path.join(os.path.dirname(self.mpicc), name)
             if os.access(path, os.X_OK):
                 return path
-        raise Refusal("no mpiexec in the folder of %s: specify the mpicc of a complete installation" % self.mpicc)
+        raise Refusal(f"no mpiexec in the folder of {self.mpicc}: specify the mpicc of a complete installation")
 
     def compile(self, name, words):
         """Returns the path of the compiled program. Raises Refusal if the compiler fails."""
         path = os.path.join(self.folder, name)
         outcome = children.run([self.mpicc, *words, "-ldl", "-o", path], 120, self.environment)
         if not outcome.good:
-            raise Refusal("%s does not compile: %s; test it with a small program" % (self.mpicc, outcome.reason()))
+            raise Refusal(f"{self.mpicc} does not compile: {outcome.reason()}; test it with a small program")
         return path
 
     def compile_text(self, name, text):
-        source = os.path.join(self.folder, name + ".c")
+        source = os.path.join(self.folder, f"{name}.c")
         with open(source, "w", encoding="utf-8") as file:
             file.write(text)
         return self.compile(name, [source])
@@ -93,10 +93,10 @@ class OtherMpi:
         outcome = children.run([self.compile_text("version", VERSION_SOURCE)], 30, self.environment)
         lines = [line for line in outcome.out.splitlines() if line.strip()]
         if not outcome.good or not lines:
-            raise Refusal("a program built by %s does not run: %s" % (self.mpicc, outcome.reason()))
+            raise Refusal(f"a program built by {self.mpicc} does not run: {outcome.reason()}")
         words = " ".join(lines[0].split(",")[0].replace("Version:", "").split())  # Open MPI appends package and host
         number = next((re.search(r"\d+(\.\d+)+\S*", line) for line in lines if re.search(r"\d+\.\d+", line)), None)
-        return words if re.search(r"\d", words) or not number else "%s %s" % (words, number.group(0))
+        return words if re.search(r"\d", words) or not number else f"{words} {number.group(0)}"
 
     def build(self, source):
         """Builds a benchmark program once and returns its path."""
@@ -104,9 +104,9 @@ class OtherMpi:
         if os.path.exists(path):
             return path
         folder = prefix.sources()
-        sources = sorted(glob.glob(os.path.join(folder, source, "*.c"))) or [os.path.join(folder, source + ".c")]
+        sources = sorted(glob.glob(os.path.join(folder, source, "*.c"))) or [os.path.join(folder, f"{source}.c")]
         common = sorted(glob.glob(os.path.join(folder, "common", "*.c")))
-        return self.compile(source, ["-std=c99", "-O2", "-w", "-pthread", "-I" + folder, *sources, *common])
+        return self.compile(source, ["-std=c99", "-O2", "-w", "-pthread", f"-I{folder}", *sources, *common])
 
     def benchmark(self, name):
         """Builds a benchmark and returns its command without options."""
@@ -126,6 +126,6 @@ class OtherMpi:
         program = self.compile_text("gpu_support_claim", CLAIM_SOURCE)
         outcome = self.run(1, [program], 60)
         if not outcome.good or "|" not in outcome.out:
-            return "unknown (%s)" % outcome.reason(), ""
+            return f"unknown ({outcome.reason()})", ""
         answer, _, kinds = outcome.out.strip().splitlines()[-1].partition("|")
         return answer, kinds

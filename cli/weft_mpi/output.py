@@ -95,7 +95,7 @@ def progress(total, label):
 
         def step(text):
             started.append(text)
-            bar.update(task, description="%s: %s" % (label, text), completed=len(started) - 1)
+            bar.update(task, description=f"{label}: {text}", completed=len(started) - 1)
 
         yield step
 
@@ -109,14 +109,14 @@ def plain_steps(total, label):
         done = len(started) - 1
         left = (started[-1] - started[0]) / done * (total - done) if done else 0
         if sys.stderr.isatty():
-            remaining = ", about %d s left" % left if left >= 1 else ""
-            print("%s: %s (%d of %d%s)" % (label, text, done + 1, total, remaining), file=sys.stderr, flush=True)
+            remaining = f", about {left:.0f} s left" if left >= 1 else ""
+            print(f"{label}: {text} ({done + 1} of {total}{remaining})", file=sys.stderr, flush=True)
 
     return step
 
 
 def json_text(value):
-    return json.dumps(value, indent=1) + "\n"
+    return f"{json.dumps(value, indent=1)}\n"
 
 
 def write_file(path, data):
@@ -124,7 +124,7 @@ def write_file(path, data):
     path = os.path.abspath(path)
     part = None
     try:
-        handle, part = tempfile.mkstemp(dir=os.path.dirname(path), prefix="." + os.path.basename(path))
+        handle, part = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)}")
         with os.fdopen(handle, "wb") as file:
             file.write(data if isinstance(data, bytes) else data.encode())
         os.chmod(part, 0o666 & ~current_umask())
@@ -133,14 +133,14 @@ def write_file(path, data):
         if part:
             with contextlib.suppress(OSError):
                 os.unlink(part)
-        raise Refusal("%s cannot be written (%s): use a writable folder" % (path, error.strerror)) from None
+        raise Refusal(f"{path} cannot be written ({error.strerror}): use a writable folder") from None
 
 
 def check_writable(path):
     """Raises Refusal if a result file cannot be written; called before the work starts."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK) or os.path.isdir(path):
-        raise Refusal("%s cannot be written: use a writable folder" % path)
+        raise Refusal(f"{path} cannot be written: use a writable folder")
 
 
 def current_umask():
@@ -155,9 +155,9 @@ def read_json(path, what):
         with open(path, encoding="utf-8") as file:
             value = json.load(file)
     except OSError as error:
-        raise Refusal("%s: %s cannot be read (%s)" % (path, what, error.strerror)) from None
+        raise Refusal(f"{path}: {what} cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
-        raise Refusal("%s is not %s (no JSON: %s)" % (path, what, error)) from None
+        raise Refusal(f"{path} is not {what} (no JSON: {error})") from None
     if not isinstance(value, dict):
-        raise Refusal("%s is not %s (a JSON object is expected)" % (path, what))
+        raise Refusal(f"{path} is not {what} (a JSON object is expected)")
     return value

@@ -25,7 +25,7 @@ def find():
     for prefix in candidates:
         if os.path.exists(os.path.join(prefix, "lib", LIBRARY)):
             return prefix
-    raise NotInstalled("%s is not in any of %s: run `make`, or `pip install .`" % (LIBRARY, ", ".join(candidates)))
+    raise NotInstalled(f"{LIBRARY} is not in any of {', '.join(candidates)}: run `make`, or `pip install .`")
 
 
 def mpiexec():
@@ -36,7 +36,7 @@ def program(name):
     """Returns the path of an internal program. Raises NotInstalled."""
     path = os.path.join(find(), "libexec", "weft", name)
     if not os.access(path, os.X_OK):
-        raise NotInstalled("%s is missing: this prefix was installed without the benchmarks" % path)
+        raise NotInstalled(f"{path} is missing: this prefix was installed without the benchmarks")
     return path
 
 
@@ -44,5 +44,5 @@ def sources():
     """Returns the folder with the benchmark sources, for builds with other MPI libraries. Raises NotInstalled."""
     path = os.path.join(find(), "share", "weft", "bench")
     if not os.path.isdir(path):
-        raise NotInstalled("%s is missing: this prefix was installed without the benchmarks' sources" % path)
+        raise NotInstalled(f"{path} is missing: this prefix was installed without the benchmarks' sources")
     return path

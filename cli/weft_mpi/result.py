@@ -31,13 +31,15 @@ def load(path):
     """Returns a validated result file. Raises Refusal if the file has another content or format."""
     found = output.read_json(path, "a result of `weft bench --json`")
     if "program" not in found or not ("rows" in found or "runs" in found):
-        raise Refusal("%s is not a result of `weft bench --json` (no program or rows)" % path)
+        raise Refusal(f"{path} is not a result of `weft bench --json` (no program or rows)")
     if found.get("format", FORMAT) != FORMAT:
-        raise Refusal("%s is a result of format %s, but this version reads %d: measure again, or use the version "
-                      "of Weft that wrote it" % (path, found["format"], FORMAT))  # fmt: skip
+        raise Refusal(
+            f"{path} is a result of format {found['format']}, but this version reads {FORMAT}: "
+            "measure again, or use the version of Weft that wrote it"
+        )
     problem = malformed(found)
     if problem:
-        raise Refusal("%s is not a result of `weft bench --json` (%s)" % (path, problem))
+        raise Refusal(f"{path} is not a result of `weft bench --json` ({problem})")
     return found
 
 
@@ -53,23 +55,27 @@ def malformed(found):
     if not isinstance(found.get("ranks", 0), int):
         return "ranks is not a number"
     machine = found.get("machine") or {}
-    if not isinstance(machine, dict):
-        return "machine is not an object"
-    for key in ("processor", "driver", "date"):
-        if not isinstance(machine.get(key) or "", str):
-            return "machine.%s is not a string" % key
-    if not is_number(machine.get("nvlink_gb_s") or 0):
-        return "machine.nvlink_gb_s is not a number"
+    if problem := malformed_machine(machine):
+        return problem
     for key, texts in (("machine.gpus", machine.get("gpus") or []), ("switches", found.get("switches") or [])):
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            return "%s is not an array of strings" % key
+            return f"{key} is not an array of strings"
     if not isinstance(found.get("runs", []), list) or not all(isinstance(run, dict) for run in found.get("runs", [])):
         return "runs is not an array of objects"
     problem = next(filter(None, map(malformed_run, runs(found))), "")
     name = field(found) if not problem else ""
     if not problem and not all(is_number(row.get(name)) for run in runs(found) for row in run.get("rows") or []):
-        return "%s of a row is not a number" % name
+        return f"{name} of a row is not a number"
     return problem
+
+
+def malformed_machine(machine):
+    if not isinstance(machine, dict):
+        return "machine is not an object"
+    for key in ("processor", "driver", "date"):
+        if not isinstance(machine.get(key) or "", str):
+            return f"machine.{key} is not a string"
+    return "" if is_number(machine.get("nvlink_gb_s") or 0) else "machine.nvlink_gb_s is not a number"
 
 
 def malformed_run(run):
@@ -77,7 +83,7 @@ def malformed_run(run):
         return "a run has no name"
     for key in ("library", "error"):
         if not isinstance(run.get(key) or "", str):
-            return "%s of a run is not a string" % key
+            return f"{key} of a run is not a string"
     rows = run.get("rows") or []
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         return "rows is not an array of objects"
@@ -108,7 +114,7 @@ def runs(found):
 def kinds_of(row):
     """Returns the label that distinguishes rows of equal size: memory kinds, and the datatype with -T or -D."""
     kinds = row.get("kinds", "H H")
-    return "%s, %s" % (kinds, row["type"]) if "type" in row else kinds
+    return f"{kinds}, {row['type']}" if "type" in row else kinds
 
 
 def kinds(found):
@@ -127,6 +133,6 @@ def curves(found):
     lines = {}
     for run in runs(found):
         for row in run.get("rows") or []:
-            label = "%s, %s" % (run["name"], kinds_of(row)) if several else run["name"]
+            label = f"{run['name']}, {kinds_of(row)}" if several else run["name"]
             lines.setdefault(label, []).append((row["size"], row[name]))
     return lines

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# python3 -m weft_mpi.run PROGRAM, and mpiexec --python PROGRAM: runs a Python program and ends the whole job if it raises an
-# exception, as mpi4py.run does. Without this the rank waits in MPI_Finalize, which Python calls at exit, for ranks that
-# wait for it. Needs neither mpi4py nor the rest of the package, and may run as a file.
+# python3 -m weft_mpi.run PROGRAM, and mpiexec --python PROGRAM: runs a Python program and ends the whole job if it
+# raises an exception, as mpi4py.run does. Without this the rank waits in MPI_Finalize, which Python calls at exit, for
+# ranks that wait for it. Needs neither mpi4py nor the rest of the package, and may run as a file.
 import ctypes
 import os
 import runpy

@@ -57,9 +57,9 @@ def run(arguments):
     memory that the library holds. Reads shared memory only: no rank is stopped, and the job does nothing for it."""
     if not 0 < arguments.interval <= 3600 or arguments.count < 0:
         raise Refusal("--interval is a number of seconds, more than 0 and at most 3600; --count is not negative")
-    watched = "%d,%g" % (find_process(arguments.job), arguments.interval)
+    watched = f"{find_process(arguments.job)},{arguments.interval:g}"
     if arguments.count:
-        watched += ",%d" % arguments.count
+        watched += f",{arguments.count}"
     command = [prefix.mpiexec(), "--watch", watched]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
         try:
@@ -120,20 +120,22 @@ def delaying_rank(sample):
 def headline(sample):
     """Returns the one line that says who delays the job."""
     ranks = sample["ranks"]
-    job = "%d of %d ranks are on this host" % (len(ranks), sample["size"])
+    job = f"{len(ranks)} of {sample['size']} ranks are on this host"
     if len(ranks) == sample["size"]:
-        job = "%d rank%s" % (len(ranks), "" if len(ranks) == 1 else "s")
+        job = f"{len(ranks)} rank{'' if len(ranks) == 1 else 's'}"
     slowest = delaying_rank(sample)
     others = mean_share(ranks, OTHER_JOB)
     if others >= NOTICEABLE and (slowest is None or others > mean_share(ranks, str(slowest["rank"]))):
-        return "%s; they waited for another job %.0f %% of the time" % (job, 100 * others)
+        return f"{job}; they waited for another job {100 * others:.0f} % of the time"
     if slowest is None:
-        return job + "; no rank delays the others noticeably"
+        return f"{job}; no rank delays the others noticeably"
     waiters = [rank for rank in ranks if str(slowest["rank"]) in rank["waits_for"]]
     share = sum(rank["waits_for"][str(slowest["rank"])] for rank in waiters) / len(waiters)
-    return "%s; rank %d (pid %d) delays the job: %d rank%s waited for it %.0f %% of the time" % (
-        job, slowest["rank"], slowest["pid"], len(waiters), "" if len(waiters) == 1 else "s", 100 * share
-    )  # fmt: skip
+    plural = "" if len(waiters) == 1 else "s"
+    return (
+        f"{job}; rank {slowest['rank']} (pid {slowest['pid']}) delays the job: "
+        f"{len(waiters)} rank{plural} waited for it {100 * share:.0f} % of the time"
+    )
 
 
 def mean_share(ranks, cause):
@@ -165,7 +167,7 @@ def rows_of(sample, before):
 
 
 def percent(share):
-    return "%.0f %%" % (100 * share)
+    return f"{100 * share:.0f} %"
 
 
 def causes(waits):
@@ -181,19 +183,19 @@ def rates(now, before, seconds):
         return "..."
     moved = {name: now.get(counter, 0) - before.get(counter, 0) for counter, name in PATHS.items()}
     largest = sorted((item for item in moved.items() if item[1] > 0), key=lambda item: -item[1])
-    return ", ".join("%s %s/s" % (name, size(amount / seconds)) for name, amount in largest)
+    return ", ".join(f"{name} {size(amount / seconds)}/s" for name, amount in largest)
 
 
 def size(amount):
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:
-            return "%.3g %s" % (amount, unit)
+            return f"{amount:.3g} {unit}"
         amount /= 1000
-    return "%.3g TB" % amount
+    return f"{amount:.3g} TB"
 
 
 def memory(held):
-    return "%.0f MiB" % (held / (1 << 20)) if held else ""
+    return f"{held / (1 << 20):.0f} MiB" if held else ""
 
 
 def find_process(text):
@@ -203,12 +205,12 @@ def find_process(text):
     found = jobs()
     if text is not None:
         if text not in found:
-            raise Refusal("no job %s of this user on this host: specify a process of the job, `weft top PID`" % text)
+            raise Refusal(f"no job {text} of this user on this host: specify a process of the job, `weft top PID`")
         return found[text][0]
     if len(found) != 1:
-        names = "".join("\n  weft top %s" % job for job in found)
+        names = "".join(f"\n  weft top {job}" for job in found)
         raise Refusal(
-            ("several jobs of this user run here: specify one of them:" + names)
+            f"several jobs of this user run here: specify one of them:{names}"
             if found
             else "no job of this user on this host: specify a process of a rank, `weft top PID`"
         )
@@ -220,9 +222,9 @@ def jobs():
     found = {}
     for entry in sorted((name for name in os.listdir("/proc") if name.isdecimal()), key=int):
         try:
-            with open("/proc/%s/environ" % entry, "rb") as file:
+            with open(f"/proc/{entry}/environ", "rb") as file:
                 variables = file.read().split(b"\0")
-            holds_memory = any(is_rank_memory(entry, descriptor) for descriptor in os.listdir("/proc/%s/fd" % entry))
+            holds_memory = any(is_rank_memory(entry, descriptor) for descriptor in os.listdir(f"/proc/{entry}/fd"))
         except OSError:  # of another user, or ended
             continue
         job = [value[len(b"WEFT_JOB_ID=") :] for value in variables if value.startswith(b"WEFT_JOB_ID=")]
@@ -233,6 +235,6 @@ def jobs():
 
 def is_rank_memory(process, descriptor):
     try:
-        return os.readlink("/proc/%s/fd/%s" % (process, descriptor)) == "/memfd:weft-counters (deleted)"
+        return os.readlink(f"/proc/{process}/fd/{descriptor}") == "/memfd:weft-counters (deleted)"
     except OSError:
         return False

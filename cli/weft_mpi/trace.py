@@ -3,8 +3,8 @@
 #
 # A file of a rank (src/base/recorder.cpp) has a first line with words and values,
 #     weft-trace 3 rank 0 size 4 job 1234567 host 0 pid 4711 monotonic NS realtime NS
-# and a line per range: the number of its track, begin and end in ns of the monotonic clock, bytes, peer, tag (-1: none),
-# communicator (0: none) and the name; for tracks that are GPU streams "STREAM|NAME".
+# and a line per range: the number of its track, begin and end in ns of the monotonic clock, bytes, peer, tag (-1: no
+# tag), communicator (0: none) and the name; for tracks that are GPU streams "STREAM|NAME".
 import glob
 import json
 import os
@@ -44,7 +44,7 @@ def run(arguments):
         try:
             status = subprocess.run([arguments.command, *arguments.arguments], env=environment, check=False).returncode
         except OSError as error:
-            raise Refusal("%s cannot be started (%s)" % (arguments.command, error.strerror)) from None
+            raise Refusal(f"{arguments.command} cannot be started ({error.strerror})") from None
         files = [parse(path) for path in sorted(glob.glob(folder + "/*.trace"))]
         files = [file for file in files if file is not None]
         if not files:
@@ -54,7 +54,7 @@ def run(arguments):
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     ranges = sum(event["ph"] == "X" for event in trace["traceEvents"])
-    print("%s: %d ranks, %d ranges; open it in https://ui.perfetto.dev" % (arguments.output, len(files), ranges))
+    print(f"{arguments.output}: {len(files)} ranks, {ranges} ranges; open it in https://ui.perfetto.dev")
     return status if status >= 0 else 128 - status
 
 
@@ -66,7 +66,7 @@ def parse(path):
         if len(words) < 2 or words[0] != "weft-trace":
             return None
         if words[1] != str(FORMAT):
-            raise Failure("%s has format %s, but this version reads %d" % (path, words[1], FORMAT))
+            raise Failure(f"{path} has format {words[1]}, but this version reads {FORMAT}")
         header = {name: int(value) for name, value in zip(words[2::2], words[3::2])}
         tracks = {}
         for line in file:
@@ -94,15 +94,15 @@ def merge(files, command):
     for header, tracks in sorted(files, key=lambda file: firsts[file[0]["job"]] + file[0]["rank"]):
         shift = offsets[header["host"]] - start
         process = firsts[header["job"]] + header["rank"]
-        label = "rank %d" % header["rank"] + (" on host %d" % header["host"] if len(offsets) > 1 else "")
-        label += " of spawned job %d" % list(firsts).index(header["job"]) if process != header["rank"] else ""
+        label = f"rank {header['rank']}" + (f" on host {header['host']}" if len(offsets) > 1 else "")
+        label += f" of spawned job {list(firsts).index(header['job'])}" if process != header["rank"] else ""
         events.append(named("process_name", process, 0, label))
         order = {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": process}}
         events.append(order)
         threads = 0
         for number, (stream, ranges) in sorted(tracks.items()):
             track = number + (STREAM_TRACKS if stream else 0)
-            events.append(named("thread_name", process, track, "GPU: " + stream if stream else "thread %d" % threads))
+            events.append(named("thread_name", process, track, f"GPU: {stream}" if stream else f"thread {threads}"))
             threads += not stream
             events += track_events(process, track, ranges, shift, in_order=bool(stream))
     return {
@@ -155,7 +155,7 @@ def load(path):
     """Returns the trace of a file. Raises Refusal if it is none of `weft trace`."""
     found = output.read_json(path, "a trace")
     if not isinstance(found.get("otherData"), dict) or found["otherData"].get("weft_trace") != FORMAT:
-        raise Refusal("%s is not a trace of `weft trace` of this version" % path)
+        raise Refusal(f"{path} is not a trace of `weft trace` of this version")
     return found
 
 

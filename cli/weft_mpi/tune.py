@@ -72,13 +72,13 @@ def run(arguments):
     together against the defaults; the profile is written only if the gain is confirmed."""
     path = arguments.output or default_path()
     if arguments.seconds < 10:
-        raise Refusal("--seconds %g: at least 10 are needed to distinguish a gain from noise" % arguments.seconds)
+        raise Refusal(f"--seconds {arguments.seconds:g}: at least 10 are needed to distinguish a gain from noise")
     if not arguments.dry_run:
         prepare(path)
     machine = library.text_of(library.load(), "MPIX_Machine_name")
     busy = system.busy()
     if busy:
-        print("weft tune: %s; gains below the noise are missed" % busy, file=sys.stderr)
+        print(f"weft tune: {busy}; gains below the noise are missed", file=sys.stderr)
     bench = Bench(time.monotonic() + arguments.seconds)
     tables, tunables = select_tables(arguments.only)
     kept, tried = search(bench, tables, tunables, arguments.seconds)
@@ -108,7 +108,7 @@ def prepare(path):
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     except OSError as error:
-        raise Refusal("%s cannot be written (%s): specify another file with -o" % (path, error.strerror)) from None
+        raise Refusal(f"{path} cannot be written ({error.strerror}): specify another file with -o") from None
     output.check_writable(path)
 
 
@@ -116,7 +116,7 @@ def select_tables(only):
     """Returns the tables and tunables for the hardware of this machine."""
     gpus = cuda.visible_count()
     if only == "gpu" and gpus < 2:
-        raise Refusal("--only gpu: %d usable GPUs here, at least 2 are needed (see `weft doctor`)" % gpus)
+        raise Refusal(f"--only gpu: {gpus} usable GPUs here, at least 2 are needed (see `weft doctor`)")
     tables, tunables = (), ()
     if only != "gpu":
         tables, tunables = tables + HOST_TABLES, tunables + HOST_TUNABLES
@@ -166,7 +166,7 @@ class Bench:
             )
             outcome = children.run(words, SECONDS_PER_RUN, environment)
             if not outcome.good:
-                raise output.Failure("%s with %s: %s" % (table.name, values or "defaults", outcome.reason()))
+                raise output.Failure("{} with {}: {}".format(table.name, values or "defaults", outcome.reason()))
             with open(file.name, encoding="utf-8") as result:
                 rows = json.load(result)["rows"]
         self.took[table.name] = time.monotonic() - start
@@ -235,7 +235,7 @@ def search(bench, tables, tunables, seconds):
         for tunable in tunables:
             best = None
             for value in tunable.values:
-                step("%s = %s" % (tunable.setting, value))
+                step(f"{tunable.setting} = {value}")
                 trial = try_value(
                     bench, [named[name] for name in tunable.tables if name in named], tunable, value, kept
                 )
@@ -303,9 +303,9 @@ def is_faster(rows):
 
 def section(machine, kept, rows):
     best = min((row for row in rows if row["affected"]), key=lambda row: row["change_percent"])
-    lines = ["[%s]" % machine, "# Written by weft tune: %s, %d bytes takes %.0f percent less time; no row takes more."
-             % (best["table"], best["size"], -best["change_percent"])]  # fmt: skip
-    return "\n".join(lines + ["%s = %s" % item for item in kept.items()]) + "\n"
+    gain = f"{best['table']}, {best['size']} bytes takes {-best['change_percent']:.0f} percent less time"
+    lines = [f"[{machine}]", f"# Written by weft tune: {gain}; no row takes more."]
+    return "\n".join(lines + [f"{name} = {value}" for name, value in kept.items()]) + "\n"
 
 
 def read_text(path):
@@ -321,7 +321,7 @@ def with_section(text, machine, new):
     kept, is_own = [], False
     for line in text.splitlines(keepends=True):
         if line.startswith("["):
-            is_own = line.strip() == "[%s]" % machine
+            is_own = line.strip() == f"[{machine}]"
         if not is_own:
             kept.append(line)
     before = "".join(kept).rstrip("\n")
@@ -332,7 +332,7 @@ def show(found, refused, arguments):
     output.table(
         ["setting", "value", "gain", "verdict"],
         [
-            [trial["setting"], trial["value"], "%.1f %%" % trial["gain_percent"], trial["verdict"]]
+            [trial["setting"], trial["value"], "{:.1f} %".format(trial["gain_percent"]), trial["verdict"]]
             for trial in found["tried"]
         ],
         numbers=("value", "gain"),
@@ -342,7 +342,7 @@ def show(found, refused, arguments):
         output.table(
             ["table", "size", "unit", "before", "after", "time, after to before", "error", ""],
             [[row["table"], row["size"], UNITS.get(row.get("field")), row.get("before"), row.get("after"),
-              "%+.1f %%" % row["change_percent"], "%.1f %%" % row["error_percent"],
+              "{:+.1f} %".format(row["change_percent"]), "{:.1f} %".format(row["error_percent"]),
               "" if row["affected"] else "not affected by these settings"] for row in found["rows"]],
             numbers=("size", "before", "after", "time, after to before", "error"),
         )  # fmt: skip
@@ -356,10 +356,11 @@ def show(found, refused, arguments):
         )  # fmt: skip
     print()
     if found["profile"]:
-        print("%s: written; programs on this machine read it. WEFT_PROFILE=off disables it." % found["profile"])
+        print("{}: written; programs on this machine read it. WEFT_PROFILE=off disables it.".format(found["profile"]))
     elif refused:
-        print("Nothing is saved: %s" % refused[0].get("why", "%s, %s bytes became slower with all settings together" % (
-            refused[0]["table"], refused[0]["size"])))  # fmt: skip
+        first = refused[0]
+        slower = "{table}, {size} bytes became slower with all settings together"
+        print(f"Nothing is saved: {first['why'] if 'why' in first else slower.format(**first)}")
     elif found["kept"] and arguments.dry_run:
         print("Nothing is saved (--dry-run).")
     elif found["out_of_time"]:
@@ -367,5 +368,5 @@ def show(found, refused, arguments):
     else:
         print("Nothing is saved: no value gains more than noise; the defaults are best on this machine.")
     if found["out_of_time"]:
-        print("The time limit prevented some measurements; retry with --seconds %d." % (2 * arguments.seconds),
+        print(f"The time limit prevented some measurements; retry with --seconds {2 * arguments.seconds:.0f}.",
               file=sys.stderr)  # fmt: skip

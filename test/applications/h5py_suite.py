@@ -5,7 +5,6 @@
 #
 # Usage: h5py_suite.py WORK_FOLDER MPI4PY_FOLDER [RANKS...]
 # HDF5 is built in WORK_FOLDER/hdf5 (run.py), h5py in WORK_FOLDER/h5py, each once.
-import glob
 import os
 import re
 import subprocess

@@ -14,7 +14,6 @@ import time
 
 from weft_mpi import benchmarks, charts, output, prefix, result
 from weft_mpi.bench import compare
-from weft_mpi.machine import system
 from weft_mpi.machine.cuda import visible_count as count_gpus
 from weft_mpi.output import Failure, Refusal
 
@@ -84,15 +83,12 @@ class Job:
         if self.others and self.switches:
             raise Refusal("--vs and --matrix: use only one of them")
         if self.wants_gpu() and not self.only_prints_help() and count_gpus() == 0:
-            raise Refusal("%s: no usable GPU on this host: omit -d, -s and memory kinds, or run `weft doctor`"
-                          % program)  # fmt: skip
+            raise Refusal(f"{program}: no usable GPU on this host: omit -d, -s and memory kinds, or run `weft doctor`")
 
     def parse_word(self, word, words):
-        joined = re.fullmatch(r"(-np?)(\d+)", word)
+        joined = re.fullmatch(r"(-np?)(\d*)", word)
         if joined:
-            self.ranks = positive_integer(joined[1], [joined[2]], "a number of ranks", 1 << 20)
-        elif word in ("-n", "-np"):
-            self.ranks = positive_integer(word, words, "a number of ranks", 1 << 20)
+            self.ranks = positive_integer(joined[1], [joined[2]] if joined[2] else words, "a number of ranks", 1 << 20)
         elif word == "--rounds":
             self.rounds = self.most_rounds = positive_integer(word, words, "a number of rounds", 1000)
             self.repeated = True
@@ -102,22 +98,26 @@ class Job:
                 raise Refusal("--mpiexec: expected options of mpiexec in one string")
         elif word in ("--json", "--plot", "-j"):
             if not words:
-                raise Refusal("%s: expected the name of a file" % word)
+                raise Refusal(f"{word}: expected the name of a file")
             setattr(self, "plot" if word == "--plot" else "json", words.pop(0))
         elif word == "--share-gpus":
             self.share = True
-        elif word == "--vs":
+        elif word in ("--vs", "--matrix"):
+            self.parse_comparison(word, words)
+        else:
+            self.options.append(word)
+
+    def parse_comparison(self, word, words):
+        if word == "--vs":
             while words and (os.sep in words[0] or "mpi" in words[0]):
                 self.others.append(words.pop(0))
             if not self.others:
                 raise Refusal("--vs: expected the mpicc of another MPI library, such as /opt/openmpi/bin/mpicc")
-        elif word == "--matrix":
-            self.switches = (words.pop(0) if words else "").split(",")
-            wrong = [name for name in self.switches if name not in compare.SWITCHES]
-            if wrong:
-                raise Refusal("--matrix %s: expected some of %s" % (",".join(wrong), ",".join(compare.SWITCHES)))
-        else:
-            self.options.append(word)
+            return
+        self.switches = (words.pop(0) if words else "").split(",")
+        wrong = [name for name in self.switches if name not in compare.SWITCHES]
+        if wrong:
+            raise Refusal(f"--matrix {','.join(wrong)}: expected some of {','.join(compare.SWITCHES)}")
 
     def wants_gpu(self):
         """Returns True if the options request memory that the CUDA driver allocates."""
@@ -143,8 +143,9 @@ class Job:
         """Raises Refusal if ranks would share a GPU, which distorts the results, unless --share-gpus is set."""
         gpus = count_gpus() if self.wants_gpu() else 0
         if gpus and self.number() > gpus and not self.share and not self.only_prints_help():
-            raise Refusal("%d ranks would share %d GPUs: use -n %d, or --share-gpus to measure shared GPUs"
-                          % (self.number(), gpus, gpus))  # fmt: skip
+            raise Refusal(
+                f"{self.number()} ranks would share {gpus} GPUs: use -n {gpus}, or --share-gpus to measure shared GPUs"
+            )
 
     def command(self, *extra):
         """Returns the command line that runs the program on Weft."""
@@ -155,7 +156,7 @@ class Job:
 def positive_integer(option, words, what, most):
     text = words.pop(0) if words else ""
     if not text.isdigit() or not 1 <= int(text) <= most:
-        raise Refusal("%s %s: expected %s from 1 to %d" % (option, text, what, most))
+        raise Refusal(f"{option} {text}: expected {what} from 1 to {most}")
     return int(text)
 
 
@@ -169,15 +170,21 @@ def show_list(as_json):
     return 0
 
 
+def check_known(program):
+    """Raises Refusal, with similar names, if there is no such benchmark."""
+    if program in benchmarks.programs():
+        return
+    near = difflib.get_close_matches(program, benchmarks.programs(), 3)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise Refusal(f"{program}: no such benchmark; {hint}`weft bench --list` prints all")
+
+
 def run(arguments):
     if arguments.list:
         return show_list(arguments.json)
     if not arguments.program:
         raise Refusal("specify a benchmark; `weft bench --list` prints all")
-    if arguments.program not in benchmarks.programs():
-        near = difflib.get_close_matches(arguments.program, benchmarks.programs(), 3)
-        hint = "did you mean %s? " % " or ".join(near) if near else ""
-        raise Refusal("%s: no such benchmark; %s`weft bench --list` prints all" % (arguments.program, hint))
+    check_known(arguments.program)
     job = Job(arguments.program, arguments.options)
     words = job.command()
     for path in filter(None, (job.json, job.plot)):
@@ -195,7 +202,7 @@ def run(arguments):
         try:
             os.execv(words[0], words)  # mpiexec receives signals and returns the exit status directly
         except OSError as error:
-            raise Refusal("%s: %s" % (words[0], error.strerror)) from None
+            raise Refusal(f"{words[0]}: {error.strerror}") from None
     return run_and_save(job)
 
 

@@ -91,7 +91,7 @@ def matrix_candidates(job):
         variables = {}
         for name in off:
             variables.update(SWITCHES[name])
-        yield weft_candidate(job, "without " + ", ".join(off) if off else "all on", **variables)
+        yield weft_candidate(job, f"without {', '.join(off)}" if off else "all on", **variables)
 
 
 def run(job):
@@ -108,17 +108,17 @@ def run(job):
         found = combine(job, candidates)
         more = range(job.rounds, job.most_rounds)
         if more and any(is_open(found, key) for key in keys_of(found)):
-            print("# the spread leaves a ratio open: %d more rounds" % len(more), flush=True)
+            print(f"# the spread leaves a ratio open: {len(more)} more rounds", flush=True)
             measure(job, candidates, folder, more)
             found = combine(job, candidates)
     show(found, candidates)
-    return found, candidates[0].error and "%s: %s" % (candidates[0].name, candidates[0].error)
+    return found, candidates[0].error and f"{candidates[0].name}: {candidates[0].error}"
 
 
 def warn_if_busy():
     text = system.busy()
     if text:
-        print("weft bench: %s" % text, file=sys.stderr)
+        print(f"weft bench: {text}", file=sys.stderr)
 
 
 def measure(job, candidates, folder, numbers):
@@ -126,7 +126,7 @@ def measure(job, candidates, folder, numbers):
     with output.progress(len(numbers) * len(candidates), "measuring") as step:
         for number in numbers:
             for candidate in candidates if number % 2 == 0 else candidates[::-1]:
-                step("%s, round %d" % (candidate.name, number + 1))
+                step(f"{candidate.name}, round {number + 1}")
                 candidate.measure(folder)
 
 
@@ -164,7 +164,7 @@ def distinct(candidates):
     for candidate in candidates:
         seen[candidate.name] = seen.get(candidate.name, 0) + 1
         if seen[candidate.name] > 1:
-            candidate.name += " (%d)" % seen[candidate.name]
+            candidate.name += f" ({seen[candidate.name]})"
         yield candidate
 
 
@@ -187,13 +187,15 @@ def combine(job, candidates):
 def show(found, candidates):
     """Prints the table, then the libraries' versions, failures, and whether the switches had an effect."""
     runs, name = found["runs"], result.field(found)
-    print("# %s: %s, %d ranks, medians of %d rounds%s" % (
-        found["program"], result.FIELDS[name], found["ranks"], found["rounds"],
-        " (10 to 90 percent of them)" if found["rounds"] > 2 else ""))  # fmt: skip
+    spread = " (10 to 90 percent of them)" if found["rounds"] > 2 else ""
+    print(
+        f"# {found['program']}: {result.FIELDS[name]}, {found['ranks']} ranks, "
+        f"medians of {found['rounds']} rounds{spread}"
+    )
     keys = keys_of(found)
     values = [{(result.kinds_of(row), row["size"]): row for row in run["rows"]} for run in runs]
     doubtful = [key for key in keys if is_open(found, key)]
-    ratio = "%s / best other" % runs[0]["name"] if not found["switches"] else "all on / all off"
+    ratio = f"{runs[0]['name']} / best other" if not found["switches"] else "all on / all off"
     headings = ["kinds", "size", *(run["name"] for run in runs), ratio]
     rows = [[*key, *(figure(column.get(key), name) for column in values),
              ratio_of(found, key, "~" if key in doubtful else "")] for key in keys]  # fmt: skip
@@ -204,9 +206,9 @@ def show(found, candidates):
         print("# ~: the rounds of both overlap, so this ratio is no verdict")
     for candidate in candidates:
         if candidate.error:
-            print("finding: %s: %s" % (candidate.name, candidate.error))
+            print(f"finding: {candidate.name}: {candidate.error}")
         elif candidate.version and not found["switches"]:
-            print("# %s: %s" % (candidate.name, candidate.version.split(",")[0]))
+            print(f"# {candidate.name}: {candidate.version.split(',')[0]}")
     if found["switches"] and not pci.nics():
         print("# no RDMA adapter here: the switches have no effect; the columns show run-to-run variation")
 
@@ -215,11 +217,11 @@ def figure(row, name):
     """Formats the median of a row and its spread."""
     if row is None:
         return "-"
-    ends = " (%.2f-%.2f)" % tuple(row["spread"]) if "spread" in row else ""
-    return "%.2f%s" % (row[name], ends)
+    ends = " ({:.2f}-{:.2f})".format(*tuple(row["spread"])) if "spread" in row else ""
+    return f"{row[name]:.2f}{ends}"
 
 
 def ratio_of(found, key, mark=""):
     """Returns the ratio of the first column to the best other one (--matrix: to the last one, all switches off)."""
     pair, name = compared(found, key), result.field(found)
-    return "%s%.2f" % (mark, pair[0][name] / pair[1][name]) if pair and pair[1][name] else "-"
+    return f"{mark}{pair[0][name] / pair[1][name]:.2f}" if pair and pair[1][name] else "-"

@@ -46,8 +46,10 @@ def run_in_job(groups, arguments):
     try:
         job = cluster.Job()
     except OSError as problem:
-        raise output.Failure("the ranks of this job cannot connect (%s): start the job like an MPI program on Weft, "
-                             "see docs/launch.md" % problem) from None  # fmt: skip
+        raise output.Failure(
+            f"the ranks of this job cannot connect ({problem}): start the job like an MPI program on Weft, "
+            "see docs/launch.md"
+        ) from None
     nodes = cluster.survey(job, lambda: itertools.chain(*(GROUPS[name]() for name in groups)))
     status = job.share(report(nodes, arguments) if nodes is not None else None)
     job.end()
@@ -67,9 +69,9 @@ def report(nodes, arguments):
     rows = cluster.merge(nodes)
     hidden = [] if several or arguments.all else [row for row in rows if row[1] == UNCHECKED and not row[4]]
     remedies = show([row for row in rows if row not in hidden], several)
-    print("".join("%s\n" % line for line in collapsed(hidden)), end="")
+    print("".join(f"{line}\n" for line in collapsed(hidden)), end="")
     for number, remedy in enumerate(remedies, 1):
-        print("%s%d. %s" % ("\n" if number == 1 else "", number, remedy))
+        print(("\n" if number == 1 else "") + f"{number}. {remedy}")
     return status
 
 
@@ -82,10 +84,10 @@ def collapsed(rows):
         yield "not checked (`weft doctor --all` lists them all):"
     for evidence, checks in reasons.items():
         if len(checks) > 1:
-            yield textwrap.fill("  %s: %s" % (evidence, ", ".join(checks)), 80, subsequent_indent="    ")
+            yield textwrap.fill(f"  {evidence}: {', '.join(checks)}", 80, subsequent_indent="    ")
     others = [checks[0] for checks in reasons.values() if len(checks) == 1]
     if others:
-        yield textwrap.fill("  for other reasons: " + ", ".join(others), 80, subsequent_indent="    ")
+        yield textwrap.fill(f"  for other reasons: {', '.join(others)}", 80, subsequent_indent="    ")
 
 
 def show(rows, several):
@@ -94,7 +96,7 @@ def show(rows, several):
     for check, status, where, evidence, remedy in rows:
         if remedy and remedy not in remedies:
             remedies.append(remedy)
-        number = "see %d" % (remedies.index(remedy) + 1) if remedy else ""
+        number = f"see {remedies.index(remedy) + 1}" if remedy else ""
         cells.append([check, status, *([where] if several else []), evidence, number])
     if not cells:
         return remedies

@@ -36,7 +36,7 @@ class Job:
             getattr(self.library, name).argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
         status = self.library.MPI_Init(None, None)
         if status != 0:
-            raise OSError("MPI_Init fails with error %d" % status)
+            raise OSError(f"MPI_Init fails with error {status}")
         self.rank, self.size = self._query("MPI_Comm_rank"), self._query("MPI_Comm_size")
 
     def _query(self, name):
@@ -106,20 +106,20 @@ def survey(job, local_checks):
 
 
 def unused(name, nodes):
-    return name if name not in nodes else "%s (%d)" % (name, len(nodes))
+    return name if name not in nodes else f"{name} ({len(nodes)})"
 
 
 def agreement(places):
     """Yields findings about the properties that all ranks of one node must share."""
     if len({(p["pid"], p["ipc"]) for p in places}) > 1:
-        yield broken("namespaces of the ranks", "%d ranks are in different PID or IPC namespaces" % len(places),
+        yield broken("namespaces of the ranks", f"{len(places)} ranks are in different PID or IPC namespaces",
                      "use one container for all ranks of a node, or --pid=host --ipc=host")  # fmt: skip
     else:
-        yield ok("namespaces of the ranks", "equal for %d ranks" % len(places))
+        yield ok("namespaces of the ranks", f"equal for {len(places)} ranks")
     choices = {p["visible"] for p in places}
     if len(choices) > 1:
-        yield broken("devices of the ranks", "CUDA_VISIBLE_DEVICES differs: %s"
-                     % ", ".join(sorted(str(choice) for choice in choices)),
+        listed = ", ".join(sorted(str(choice) for choice in choices))
+        yield broken("devices of the ranks", f"CUDA_VISIBLE_DEVICES differs: {listed}",
                      "show all GPUs to all ranks of a node (srun --gpu-bind=none); select by LOCAL_RANK")  # fmt: skip
     else:
         yield ok("devices of the ranks", "CUDA_VISIBLE_DEVICES: %s" % (places[0]["visible"] or "not set"))
@@ -151,5 +151,5 @@ def merge(nodes):
 
 def summary(named, total, usual):
     if len(named) == total:
-        return "all %d" % total if total > 1 else named[0]
-    return "%d nodes" % len(named) if usual and len(named) > 3 else ", ".join(named)
+        return f"all {total}" if total > 1 else named[0]
+    return f"{len(named)} nodes" if usual and len(named) > 3 else ", ".join(named)

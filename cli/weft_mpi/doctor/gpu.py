@@ -43,7 +43,7 @@ def check_driver():
         return None, unchecked("driver and device files", NO_GPU)
     missing = [name for name in ("/dev/nvidiactl", "/dev/nvidia-uvm") if not files.usable(name)]
     if missing and not emulated:
-        return None, broken("driver and device files", "%s cannot be opened" % " and ".join(missing),
+        return None, broken("driver and device files", f"{' and '.join(missing)} cannot be opened",
                             "load the driver (run `nvidia-smi` and `nvidia-modprobe -u` as root); start a container "
                             "with --gpus all (docker), --device nvidia.com/gpu=all (podman), --nv "
                             "(apptainer)")  # fmt: skip
@@ -52,7 +52,7 @@ def check_driver():
         return None, broken("driver and device files", why, "install NVIDIA's driver library libcuda.so.1 in the "
                             "version of the kernel module; containers get it from the host (--gpus all, --nv); "
                             "after an update without a reboot, reload the module")  # fmt: skip
-    text = "%s, CUDA %s" % (driver.name, driver.version)
+    text = f"{driver.name}, CUDA {driver.version}"
     if [int(part) for part in driver.version.split(".")] < [11, 3]:
         return driver, broken("driver and device files", text, "install a driver for CUDA 11.3 or newer")
     return driver, ok("driver and device files", text)
@@ -68,17 +68,16 @@ def visible(driver):
 def check_visible(devices):
     """Checks CUDA_VISIBLE_DEVICES, and Slurm's binding of one GPU per task, which hides the peers' devices."""
     present, choice = len(pci.gpus()), os.environ.get("CUDA_VISIBLE_DEVICES")
-    text = "%d of %s: %s" % (len(devices), present or len(devices), devices[0]["name"])
+    text = f"{len(devices)} of {present or len(devices)}: {devices[0]['name']}"
     if choice is not None:
-        text += "; CUDA_VISIBLE_DEVICES=" + choice
+        text += f"; CUDA_VISIBLE_DEVICES={choice}"
     binding = [name for name in ("SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND") if os.environ.get(name)]
     tasks = os.environ.get("SLURM_NTASKS_PER_NODE") or os.environ.get("SLURM_NTASKS") or "1"
     if len(devices) < present and binding and tasks != "1":
-        setting = "%s=%s" % (binding[0], os.environ[binding[0]])
-        return slow("visible GPUs", "%s; %s hides the other ranks' GPUs: messages are staged through host memory"
-                    % (text, setting),
-                    "srun --gpus-per-node=%d --gpu-bind=none, and select the device by SLURM_LOCALID or LOCAL_RANK"
-                    % present)  # fmt: skip
+        setting = f"{binding[0]}={os.environ[binding[0]]}"
+        text += f"; {setting} hides the other ranks' GPUs: messages are staged through host memory"
+        remedy = f"srun --gpus-per-node={present} --gpu-bind=none"
+        return slow("visible GPUs", text, remedy + ", and select the device by SLURM_LOCALID or LOCAL_RANK")
     return ok("visible GPUs", text)
 
 
@@ -90,8 +89,8 @@ def check_mode(manager, handles, why):
     if "prohibited" in modes:
         return broken("MIG and compute mode", "compute mode: prohibited", "as root: nvidia-smi -c DEFAULT")
     if mig:
-        return slow("MIG and compute mode", "MIG on GPU %s: instances cannot map each other's memory; messages are "
-                    "staged through host memory" % ", ".join(mig),
+        return slow("MIG and compute mode", f"MIG on GPU {', '.join(mig)}: instances cannot map each other's memory; "
+                    "messages are staged through host memory",
                     "as root, if MIG is not needed: nvidia-smi -mig 0")  # fmt: skip
     if "exclusive process" in modes:
         return slow("MIG and compute mode", "compute mode: exclusive process; two ranks cannot share a GPU without MPS",
@@ -105,12 +104,12 @@ def check_ecc(manager, handles, why):
     errors = {o: manager.uncorrected_errors(device) for o, device in handles.items() if device}
     bad = {ordinal: count for ordinal, count in errors.items() if count}
     if bad:
-        listed = ", ".join("GPU %d: %d" % item for item in bad.items())
-        return broken("ECC", "uncorrected memory errors since the driver was loaded: " + listed,
+        listed = ", ".join(f"GPU {ordinal}: {count}" for ordinal, count in bad.items())
+        return broken("ECC", f"uncorrected memory errors since the driver was loaded: {listed}",
                       "drain the node; nvidia-smi -q -d ECC,ROW_REMAPPER; reset or replace the GPU")  # fmt: skip
     if not errors or set(errors.values()) == {None}:
         return unchecked("ECC", "the GPUs count no errors (ECC is disabled or unsupported)")
-    return ok("ECC", "no uncorrected error on %d GPUs" % len(errors))
+    return ok("ECC", f"no uncorrected error on {len(errors)} GPUs")
 
 
 def check_clocks(manager, handles, why):
@@ -119,10 +118,10 @@ def check_clocks(manager, handles, why):
     slowed = {o: manager.slowdowns(device) for o, device in handles.items() if device and manager.slowdowns(device)}
     hottest = max((manager.temperature(device) or 0 for device in handles.values() if device), default=0)
     if slowed:
-        listed = "; ".join("GPU %d: %s" % (ordinal, ", ".join(reasons)) for ordinal, reasons in slowed.items())
-        return slow("clocks", "%s; hottest %d C" % (listed, hottest),
+        listed = "; ".join(f"GPU {ordinal}: {', '.join(reasons)}" for ordinal, reasons in slowed.items())
+        return slow("clocks", f"{listed}; hottest {hottest} C",
                     "check cooling and power: nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE")  # fmt: skip
-    return ok("clocks", "no throttling; hottest %d C" % hottest)
+    return ok("clocks", f"no throttling; hottest {hottest} C")
 
 
 def check_pcie(manager, handles, why):
@@ -132,9 +131,9 @@ def check_pcie(manager, handles, why):
     for ordinal, device in handles.items():
         _, width, generation, most = manager.pcie(device) if device else (None,) * 4
         if width and most:  # an idle GPU lowers the generation, but not the width
-            links.add("gen %s x%d" % (generation, width))
+            links.add(f"gen {generation} x{width}")
             if width < most:
-                narrow.append("GPU %d: x%d of x%d" % (ordinal, width, most))
+                narrow.append(f"GPU {ordinal}: x{width} of x{most}")
     if narrow:
         return slow("PCIe links", ", ".join(narrow), "reseat the GPU, or check its slot and riser")
     return ok("PCIe links", ", ".join(sorted(links))) if links else unchecked("PCIe links", "NVML reports none")
@@ -144,13 +143,13 @@ def check_peer_access(driver, devices):
     if len(devices) < 2:
         return unchecked("peer access", "only one GPU is visible")
     numbers = [device["ordinal"] for device in devices]
-    refused = ["%d-%d" % (a, b) for a in numbers for b in numbers if a < b and not driver.peer_access(a, b)]
+    refused = [f"{a}-{b}" for a in numbers for b in numbers if a < b and not driver.peer_access(a, b)]
     if refused:
-        return slow("peer access", "the driver denies it between GPUs %s: copies are staged through host memory"
-                    % ", ".join(refused),
+        return slow("peer access", f"the driver denies it between GPUs {', '.join(refused)}: "
+                    "copies are staged through host memory",
                     "attach both GPUs to one PCIe root; disable ACS and IOMMU translation; GeForce drivers "
                     "have no peer access")  # fmt: skip
-    return ok("peer access", "between all %d GPUs" % len(devices))
+    return ok("peer access", f"between all {len(devices)} GPUs")
 
 
 def expected_gb_s(manager, handles, a, b):
@@ -160,10 +159,10 @@ def expected_gb_s(manager, handles, a, b):
         return None, ""
     active, _, each = manager.links(one)
     if active and manager.nvlink_between(one, other):
-        return LINK_SHARE * active * each, "%d NVLinks of %d GB/s" % (active, each)
+        return LINK_SHARE * active * each, f"{active} NVLinks of {each} GB/s"
     _, width, generation, _ = manager.pcie(one)
     if width and generation in PCIE_GB_S:
-        return PCIE_SHARE * width * PCIE_GB_S[generation], "PCIe gen %d x%d" % (generation, width)
+        return PCIE_SHARE * width * PCIE_GB_S[generation], f"PCIe gen {generation} x{width}"
     return None, ""
 
 
@@ -174,8 +173,8 @@ def check_pairs(devices, manager, handles):
     device_of = lines[0]["ranks"] if lines and "ranks" in lines[0] else []
     pairs = [line for line in lines if "from" in line]
     if not outcome.good or not pairs:
-        yield broken("CUDA IPC", outcome.reason(), "run `mpiexec -n 2 %s cuda 1048576` for its error message"
-                     % host.prefix.program("bench/pairs"))  # fmt: skip
+        command = f"mpiexec -n 2 {host.prefix.program('bench/pairs')} cuda 1048576"
+        yield broken("CUDA IPC", outcome.reason(), f"run `{command}` for its error message")
         yield unchecked("messages between GPUs", "the program of the check above failed")
         return
     yield evaluate_mappings(pairs, device_of, manager, handles)
@@ -186,33 +185,33 @@ def evaluate_mappings(pairs, device_of, manager, handles):
     failed = [pair for pair in pairs if pair["error"]]
     if failed:
         first = failed[0]
-        return broken("CUDA IPC", "%d of %d pairs fail; GPU %d to GPU %d: %s" % (
-            len(failed), len(pairs), device_of[first["from"]], device_of[first["to"]], first["error"]),
+        one, other = device_of[first["from"]], device_of[first["to"]]
+        return broken("CUDA IPC",
+            f"{len(failed)} of {len(pairs)} pairs fail; GPU {one} to GPU {other}: {first['error']}",
             "run all ranks of a host in one PID and IPC namespace (--pid=host --ipc=host, or one container for all "
             "ranks), with the same CUDA_VISIBLE_DEVICES")  # fmt: skip
-    slowest = min(pairs, key=lambda pair: pair["ipc_gb_s"])
     too_slow, link = [], ""
     for pair in pairs:
         a, b = device_of[pair["from"]], device_of[pair["to"]]
         min_gb_s, link = expected_gb_s(manager, handles, a, b)
         if min_gb_s and pair["ipc_gb_s"] < min_gb_s:
-            too_slow.append("GPU %d to GPU %d: %.0f GB/s (%s)" % (a, b, pair["ipc_gb_s"], link))
+            too_slow.append(f"GPU {a} to GPU {b}: {pair['ipc_gb_s']:.0f} GB/s ({link})")
     if too_slow:
-        more = " and %d more" % (len(too_slow) - 4) if len(too_slow) > 4 else ""
+        more = f" and {len(too_slow) - 4} more" if len(too_slow) > 4 else ""
         return slow("CUDA IPC", "; ".join(too_slow[:4]) + more,
                     "check nvidia-smi topo -m and nvidia-smi nvlink -s: a link may be down, or the path crosses the "
                     "CPU; check that no other job uses these GPUs")  # fmt: skip
-    text = "%d pairs: 64 MiB mapped, copied and compared; %.1f to %.1f GB/s" % (
-        len(pairs), slowest["ipc_gb_s"], max(pair["ipc_gb_s"] for pair in pairs))  # fmt: skip
-    return ok("CUDA IPC", text + (" (%s)" % link if link else ""))
+    rates = [pair["ipc_gb_s"] for pair in pairs]
+    text = f"{len(pairs)} pairs: 64 MiB mapped, copied and compared; {min(rates):.1f} to {max(rates):.1f} GB/s"
+    return ok("CUDA IPC", text + (f" ({link})" if link else ""))
 
 
 def evaluate_messages(pairs, slow_paths):
     rates = [pair["message_gb_s"] for pair in pairs]
     times = [pair["latency_us"] for pair in pairs]
-    text = "8 bytes in %.1f to %.1f us, 64 MiB at %.1f to %.1f GB/s" % (min(times), max(times), min(rates), max(rates))
+    text = f"8 bytes in {min(times):.1f} to {max(times):.1f} us, 64 MiB at {min(rates):.1f} to {max(rates):.1f} GB/s"
     if slow_paths:
-        return slow("messages between GPUs", "%s; %s" % (text, slow_paths[0]),
+        return slow("messages between GPUs", f"{text}; {slow_paths[0]}",
                     "the cause is in parentheses; docs/gpu.md lists the paths and their requirements")  # fmt: skip
     return ok("messages between GPUs", text)
 
@@ -224,8 +223,8 @@ def check_descriptors():
         return ok("cuMemMap memory", "ranks duplicate each other's descriptors (pidfd_getfd)")
     not_sent = descriptors.why_not_sent()
     if not not_sent:
-        return ok("cuMemMap memory", "ranks send each other descriptors through a socket (%s)" % not_taken)
-    return slow("cuMemMap memory", "ranks cannot pass descriptors (%s; socket: %s): messages from this memory are "
-                "packed" % (not_taken, not_sent),
+        return ok("cuMemMap memory", f"ranks send each other descriptors through a socket ({not_taken})")
+    return slow("cuMemMap memory", f"ranks cannot pass descriptors ({not_taken}; socket: {not_sent}): "
+                "messages from this memory are packed",
                 "in a container allow pidfd_getfd (--cap-add SYS_PTRACE), and one PID and one network namespace "
                 "for all ranks")  # fmt: skip

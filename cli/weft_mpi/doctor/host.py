@@ -32,7 +32,7 @@ def check_load():
     text = system.busy()
     if text:
         return slow("load", text, "repeat the checks when other programs have ended: times and rates below are too bad")
-    return ok("load", "%.2f on %d cores" % (system.load() or 0, os.cpu_count() or 1))
+    return ok("load", f"{system.load() or 0:.2f} on {os.cpu_count() or 1} cores")
 
 
 def check_library():
@@ -42,7 +42,7 @@ def check_library():
     except output.Refusal as problem:
         return broken("library", str(problem), "correct the setting, or reinstall Weft")
     changed = [setting["variable"] for setting in found if setting["origin"] != "default"]
-    return ok("library", library.version_text(loaded) + ("; set here: " + ", ".join(changed) if changed else ""))
+    return ok("library", library.version_text(loaded) + (f"; set here: {', '.join(changed)}" if changed else ""))
 
 
 def run_pairs(memory, ranks, size, seconds=SECONDS):
@@ -65,7 +65,7 @@ def check_messages():
         return
     latency = min(pair["latency_us"] for pair in pairs)
     rate = max(pair["message_gb_s"] for pair in pairs)
-    figures = "2 ranks: %.2f us for 8 bytes, %.1f GB/s for 4 MiB" % (latency, rate)
+    figures = f"2 ranks: {latency:.2f} us for 8 bytes, {rate:.1f} GB/s for 4 MiB"
     yield ok("mpiexec and messages", figures)
     names = ("p2p.no_single_copy", "p2p.single_copy_failed")
     copied_twice = [line for line in slow_path_lines if any(name in line for name in names)]
@@ -80,9 +80,9 @@ def check_ptrace():
     scope = files.number("/proc/sys/kernel/yama/ptrace_scope")
     if scope is None:
         return ok("ptrace scope", "the kernel has no Yama: processes of one user may read each other's memory")
-    text = "kernel.yama.ptrace_scope = %d" % scope
+    text = f"kernel.yama.ptrace_scope = {scope}"
     if scope >= 2:
-        return slow("ptrace scope", text + ": large host messages are copied twice",
+        return slow("ptrace scope", f"{text}: large host messages are copied twice",
                     "as root: sysctl kernel.yama.ptrace_scope=1")  # fmt: skip
     return ok("ptrace scope", text)
 
@@ -91,21 +91,21 @@ def check_shm():
     sizes = system.shm_bytes()
     if sizes is None:
         return ok("/dev/shm", "not mounted; Weft does not use it")
-    text = "%d MiB, %d free; Weft does not use it (memfd)" % (sizes[0] // MEBI, sizes[1] // MEBI)
+    text = f"{sizes[0] // MEBI} MiB, {sizes[1] // MEBI} free; Weft does not use it (memfd)"
     if sizes[1] < 64 * MEBI:
-        return slow("/dev/shm", text + ", but NCCL and PyTorch data loaders do",
+        return slow("/dev/shm", f"{text}, but NCCL and PyTorch data loaders do",
                     "remove stale files in /dev/shm; in a container: --shm-size=1g or --ipc=host")  # fmt: skip
     return ok("/dev/shm", text)
 
 
 def check_memlock():
     limit = system.memlock_bytes()
-    text = "unlimited" if limit is None else "%d KiB" % (limit // 1024)
+    text = "unlimited" if limit is None else f"{limit // 1024} KiB"
     if limit is None or limit >= 1 << 30:
         return ok("locked memory", text)
     if not pci.nics():
-        return ok("locked memory", text + "; only network adapters need more, and none is present")
-    return broken("locked memory", text + ": a network adapter cannot register buffers",
+        return ok("locked memory", f"{text}; only network adapters need more, and none is present")
+    return broken("locked memory", f"{text}: a network adapter cannot register buffers",
                   "`* - memlock unlimited` in /etc/security/limits.conf; for Slurm LimitMEMLOCK=infinity in "
                   "slurmd's unit; in a container --ulimit memlock=-1")  # fmt: skip
 
@@ -114,9 +114,9 @@ def check_hugepages():
     reserved = {size: count for size, count in system.hugepages().items() if count}
     transparent = system.transparent_hugepages()
     text = "transparent: %s" % (transparent or "unsupported by this kernel")
-    text += "".join("; %d of %d KiB reserved" % (count, size) for size, count in sorted(reserved.items()))
+    text += "".join(f"; {count} of {size} KiB reserved" for size, count in sorted(reserved.items()))
     if transparent == "never" and not reserved:
-        return slow("huge pages", text + ": large host buffers cost more TLB misses",
+        return slow("huge pages", f"{text}: large host buffers cost more TLB misses",
                     "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")  # fmt: skip
     return ok("huge pages", text)
 
@@ -140,19 +140,19 @@ def check_iommu():
         hidden += redirects is None
         if redirects:
             redirecting.append(bridge)
-    text = "IOMMU: %s" % state + (" (%d groups)" % groups if groups else "")
+    text = f"IOMMU: {state}{(f' ({groups} groups)' if groups else '')}"
     if redirecting:
-        return slow("IOMMU and ACS", "%s; ACS redirects peer traffic at %s" % (text, ", ".join(redirecting)),
+        return slow("IOMMU and ACS", f"{text}; ACS redirects peer traffic at {', '.join(redirecting)}",
                     "disable ACS on these bridges (setpci), or add pci=disable_acs_redir=... to the kernel command "
                     "line; in a virtual machine ask the host's administrator")  # fmt: skip
     if not gpus:
-        return unchecked("IOMMU and ACS", text + "; no GPU, hence no PCIe bridge to check")
+        return unchecked("IOMMU and ACS", f"{text}; no GPU, hence no PCIe bridge to check")
     if state == "translating":
-        return slow("IOMMU and ACS", text + ": peer traffic over PCIe may cross the CPU",
+        return slow("IOMMU and ACS", f"{text}: peer traffic over PCIe may cross the CPU",
                     "iommu=pt on the kernel command line, unless virtual machines need translation")  # fmt: skip
     if hidden:
-        return unchecked("IOMMU and ACS", text + "; the kernel reports ACS only to root", "run `weft doctor` as root")
-    return ok("IOMMU and ACS", text + "; no bridge above a GPU redirects peer traffic")
+        return unchecked("IOMMU and ACS", f"{text}; the kernel reports ACS only to root", "run `weft doctor` as root")
+    return ok("IOMMU and ACS", f"{text}; no bridge above a GPU redirects peer traffic")
 
 
 def check_pid_namespace():
@@ -160,5 +160,5 @@ def check_pid_namespace():
     cluster.agreement() compares the ranks of a node."""
     name = files.link("/proc/self/ns/pid")
     kind = system.container()
-    where = "in a %s container" % kind if kind else "not in a container"
-    return ok("PID namespace", "%s; processes of this mpiexec share %s" % (where, name or "it"))
+    where = f"in a {kind} container" if kind else "not in a container"
+    return ok("PID namespace", f"{where}; processes of this mpiexec share {name or 'it'}")

@@ -33,12 +33,12 @@ def check_adapters(adapters):
     if not adapters:
         return unchecked("network adapters", "no InfiniBand, RoCE, EFA or Slingshot adapter is visible")
     down = [nic.name for nic in adapters if nic.state not in ("ACTIVE", "?")]
-    text = ", ".join("%s (%s%s)" % (nic.name, nic.link or nic.driver, " " + nic.rate if nic.rate else "")
+    text = ", ".join("{} ({}{})".format(nic.name, nic.link or nic.driver, " " + nic.rate if nic.rate else "")
                      for nic in adapters)  # fmt: skip
     if len(down) == len(adapters):
         return broken("network adapters", text + "; none is active", "run ibstat; check cables and subnet manager")
     if down:
-        return slow("network adapters", "%s; down: %s" % (text, ", ".join(down)), "run ibstat; check the cable, or "
+        return slow("network adapters", "{}; down: {}".format(text, ", ".join(down)), "run ibstat; check the cable, or "
                     "exclude the adapter with UCX_NET_DEVICES")  # fmt: skip
     if not files.usable("/dev/infiniband/uverbs0") and files.exists("/sys/class/infiniband"):
         return broken("network adapters", text + "; /dev/infiniband/uverbs0 cannot be opened",
@@ -55,7 +55,7 @@ def check_affinity(adapters):
     for gpu in gpus:
         known = [(pci.distance(gpu, nic.pci), nic.name) for nic in placed if pci.distance(gpu, nic.pci)]
         best[gpu] = min(known, key=lambda pair: order.index(pair[0]), default=(None, None))
-    text = ", ".join("%s: %s %s" % (gpu, name or "?", how or "unknown") for gpu, (how, name) in best.items())
+    text = ", ".join("{}: {} {}".format(gpu, name or "?", how or "unknown") for gpu, (how, name) in best.items())
     far = [gpu for gpu, (how, _) in best.items() if how in ("NODE", "SYS")]
     if far:
         return slow("GPU to adapter distance", text, "GPUDirect is slow across NUMA nodes: bind ranks so that each "
@@ -78,27 +78,29 @@ def check_registration(adapters, gpus):
     """Registers GPU memory with each adapter through nvidia_peermem and dma-buf, as GPUDirect transfers do."""
     name = "GPUDirect RDMA"
     loaded = [module for module in ("nvidia_peermem", "nv_peer_mem") if files.exists("/sys/module/" + module)]
-    modules = "module %s" % " and ".join(loaded) if loaded else "neither nvidia_peermem nor nv_peer_mem is loaded"
+    modules = "module {}".format(" and ".join(loaded)) if loaded else "neither nvidia_peermem nor nv_peer_mem is loaded"
     if not adapters or not gpus:
         lacking = "no adapter" if not adapters else "no GPU"
-        return unchecked(name, "%s, so nothing to register (%s)" % (lacking, modules))
+        return unchecked(name, f"{lacking}, so nothing to register ({modules})")
     if all(nic.link == "Slingshot" for nic in adapters):
         return unchecked(name, "Slingshot registers memory through libfabric; see the libfabric check")
     found = probe("register")
     if "error" in found:
-        return broken(name, "%s; %s" % (found["error"], modules), "install rdma-core (libibverbs.so.1)")
+        return broken(name, "{}; {}".format(found["error"], modules), "install rdma-core (libibverbs.so.1)")
     working = {device for device, methods in found["devices"].items() if methods["peermem"] or methods["dmabuf"]}
-    text = "; ".join("%s: %s" % (device, describe_methods(methods)) for device, methods in found["devices"].items())
+    text = "; ".join(f"{device}: {describe_methods(methods)}" for device, methods in found["devices"].items())
     if not working:
-        return broken(name, "%s; %s: GPU memory is staged through host memory" % (text, modules), RDMA_REMEDY)
+        return broken(name, f"{text}; {modules}: GPU memory is staged through host memory", RDMA_REMEDY)
     if loaded == ["nv_peer_mem"]:
         return slow(name, text + "; nv_peer_mem is outdated", "replace it with the driver's nvidia_peermem")
-    return ok(name, "%s (%s)" % (text, modules))
+    return ok(name, f"{text} ({modules})")
 
 
 def describe_methods(methods):
     words = [word for word, key in (("peer memory", "peermem"), ("dma-buf", "dmabuf")) if methods[key]]
-    return "1 MiB of GPU memory registered with " + " and ".join(words) if words else "failed (%s)" % methods["why"]
+    return (
+        "1 MiB of GPU memory registered with " + " and ".join(words) if words else "failed ({})".format(methods["why"])
+    )
 
 
 def check_gdrcopy(gpus):
@@ -115,7 +117,7 @@ def check_gdrcopy(gpus):
     found = probe("gdrcopy")
     if "error" in found:
         return broken(name, found["error"], "install libgdrapi.so.2 in the version of the module gdrdrv")
-    text = "8 bytes to the GPU in %.2f us; read back and compared" % found["write_us"]
+    text = "8 bytes to the GPU in {:.2f} us; read back and compared".format(found["write_us"])
     if found["write_us"] > 5:
         return slow(name, text, "the mapping is slow: is the process bound to the GPU's NUMA node?")
     return ok(name, text)
@@ -132,7 +134,7 @@ def check_cufile(gpus):
     if found["gpu_path"] != "cufile":
         return unchecked(name, "files of GPU memory go through pinned host memory: " + found["no_cufile"],
                          "if files of GPU memory matter, install GPUDirect Storage (nvidia-gds)")  # fmt: skip
-    return ok(name, "opened; used on %s after a checked read" % found["file_system"])
+    return ok(name, "opened; used on {} after a checked read".format(found["file_system"]))
 
 
 def check_opened(name, network, gpu_memory_marker, remedy, gpus):
@@ -162,9 +164,9 @@ def check_ucx(gpus):
     transports = {line.split(":", 1)[1].strip() for line in outcome.out.splitlines() if "Transport:" in line}
     with_cuda = sorted(name for name in transports if name.startswith(("cuda", "gdr")))
     if with_cuda:
-        return ok("UCX", "%s with %s" % (text, ", ".join(with_cuda)))
+        return ok("UCX", "{} with {}".format(text, ", ".join(with_cuda)))
     if not gpus:
-        return unchecked("UCX", "%s; without a GPU ucx_info lists no CUDA transport" % text)
+        return unchecked("UCX", f"{text}; without a GPU ucx_info lists no CUDA transport")
     return slow("UCX", text + ", built without CUDA: between hosts, GPU memory is staged through host memory",
                 UCX_REMEDY)  # fmt: skip
 
@@ -183,7 +185,7 @@ def check_libfabric(gpus):
     takes = children.run([tool, "-c", "FI_HMEM"], 30)
     named = sorted({line.split()[-1] for line in takes.out.splitlines() if line.startswith("provider:")})
     if takes.good and named:
-        return ok("libfabric", "%s; GPU memory: %s" % (text, ", ".join(named)))
+        return ok("libfabric", "{}; GPU memory: {}".format(text, ", ".join(named)))
     return slow("libfabric", text + "; none supports GPU memory (FI_HMEM)", LIBFABRIC_REMEDY)
 
 
@@ -192,9 +194,9 @@ def check_variables():
     disabling = []
     transports = os.environ.get("UCX_TLS", "")
     if transports and not transports.startswith("^") and transports != "all" and "cuda" not in transports:
-        disabling.append("UCX_TLS=%s has no cuda" % transports)
+        disabling.append(f"UCX_TLS={transports} has no cuda")
     if transports.startswith("^") and "cuda" in transports:
-        disabling.append("UCX_TLS=%s excludes cuda" % transports)
+        disabling.append(f"UCX_TLS={transports} excludes cuda")
     if os.environ.get("UCX_IB_GPU_DIRECT_RDMA", "").lower() in ("0", "n", "no", "off"):
         disabling.append("UCX_IB_GPU_DIRECT_RDMA=" + os.environ["UCX_IB_GPU_DIRECT_RDMA"])
     if os.environ.get("FI_HMEM", "").lower() == "system":
@@ -202,4 +204,4 @@ def check_variables():
     if disabling:
         return slow("environment", "; ".join(disabling), "unset these variables, or add cuda_copy,cuda_ipc to UCX_TLS")
     found = [name for name in GPU_DISABLING_VARIABLES if name in os.environ]
-    return ok("environment", "set here: %s" % ", ".join(found) if found else "no variable disables GPU support")
+    return ok("environment", "set here: {}".format(", ".join(found)) if found else "no variable disables GPU support")

@@ -20,13 +20,13 @@ REDUCTIONS = ("reductions of GPU memory", "allreduce", "4:64K")
 def checks(mpicc):
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         mpi = OtherMpi(mpicc, folder)
-        yield ok("library", "%s (%s)" % (mpi.version, mpi.mpicc))
+        yield ok("library", f"{mpi.version} ({mpi.mpicc})")
         gpu_support_claim, kinds = mpi.gpu_support()
         yield check_claim(gpu_support_claim, kinds)
         yield run_benchmark(mpi, "host messages", "latency", ["-m", "8:8"], gpu_support_claim)
         gpus = cuda.visible_count()
         for name, program, sizes in [(name, "latency", sizes) for name, sizes in TRIALS] + [REDUCTIONS]:
-            title = name if "GPU" in name else name + " of GPU memory"
+            title = name if "GPU" in name else f"{name} of GPU memory"
             if not gpus:
                 yield unchecked(title, "no GPU is usable here")
                 continue
@@ -34,7 +34,7 @@ def checks(mpicc):
 
 
 def check_claim(gpu_support_claim, kinds):
-    text = "MPIX_Query_cuda_support: %s; mpi_memory_alloc_kinds: %s" % (gpu_support_claim, kinds or "unknown")
+    text = f"MPIX_Query_cuda_support: {gpu_support_claim}; mpi_memory_alloc_kinds: {kinds or 'unknown'}"
     return ok("claimed GPU support", text)
 
 
@@ -46,15 +46,13 @@ def run_benchmark(mpi, title, program, options, gpu_support_claim):
     if not outcome.good:
         advice = ADVICE.get(mpi.name, "use a build with CUDA support, or run the program on Weft")
         if "cuda" not in options:
-            advice = "run `%s -n 2` with another program for its error message" % mpi.mpiexec
+            advice = f"run `{mpi.mpiexec} -n 2` with another program for its error message"
         note = "; the library claims to be CUDA-aware" if gpu_support_claim == "yes" and "cuda" in options else ""
         return broken(title, outcome.reason() + note, advice)
     with open(result, encoding="utf-8") as file:
         rows = json.load(file)["rows"]
-    text = ", ".join(
-        "%d bytes in %.1f us" % (row["size"], row["latency_us"]) for row in (rows[0], rows[-1])[: len(rows)]
-    )
+    text = ", ".join(f"{row['size']} bytes in {row['latency_us']:.1f} us" for row in (rows[0], rows[-1])[: len(rows)])
     if "cuda" in options and rows[-1]["size"] >= 1 << 20 and rows[-1]["latency_us"] > 500:
-        return slow(title, text + ": messages are staged through host memory",
-                    "compare with Weft: `weft bench latency -d cuda --vs %s`" % mpi.mpicc)  # fmt: skip
-    return ok(title, text + "; every byte compared")
+        return slow(title, f"{text}: messages are staged through host memory",
+                    f"compare with Weft: `weft bench latency -d cuda --vs {mpi.mpicc}`")  # fmt: skip
+    return ok(title, f"{text}; every byte compared")

@@ -21,7 +21,7 @@ def load(name):
     try:
         return ctypes.CDLL(name)
     except OSError as error:
-        raise cuda.Unavailable("%s is not installed (%s)" % (name, error)) from None
+        raise cuda.Unavailable(f"{name} is not installed ({error})") from None
 
 
 def aligned(address):
@@ -41,10 +41,10 @@ def gdrcopy():
         pinned = library.gdr_pin_buffer(opened, at, ctypes.c_size_t(GPU_PAGE), ctypes.c_uint64(0), ctypes.c_uint32(0),
                                         ctypes.byref(handle))  # fmt: skip
         if pinned != 0:
-            raise cuda.Unavailable("gdr_pin_buffer: error %d" % pinned)
+            raise cuda.Unavailable(f"gdr_pin_buffer: error {pinned}")
         status = library.gdr_map(opened, handle, ctypes.byref(mapped), ctypes.c_size_t(GPU_PAGE))
         if status != 0:
-            raise cuda.Unavailable("gdr_map: error %d" % status)
+            raise cuda.Unavailable(f"gdr_map: error {status}")
         took = time_copies(library, handle, mapped)
         library.gdr_unmap(opened, handle, mapped, ctypes.c_size_t(GPU_PAGE))
         library.gdr_unpin_buffer(opened, handle)
@@ -107,7 +107,7 @@ def register_with(verbs, device, driver, address):
         release(verbs, region)
         os.close(shared.value)
     if not methods["dmabuf"]:
-        methods["why"] = "%s; dma-buf: %s" % (methods["why"], why)
+        methods["why"] = f"{methods['why']}; dma-buf: {why}"
     return methods
 
 
@@ -125,7 +125,7 @@ def networks(path):
 def storage(path, folder):
     """Returns how Weft's library at `path` moves data between GPU memory and files of a folder."""
     text = ctypes.create_string_buffer(1 << 16)
-    query = os.fsencode("kind=cuda path=%s" % folder)
+    query = os.fsencode(f"kind=cuda path={folder}")
     if load(path).MPIX_Explain_file(query, text, len(text), None) != 0:
         raise cuda.Unavailable(text.value.decode())
     return json.loads(text.value)

@@ -38,12 +38,12 @@ def evaluate(name, memory, flavors):
                     flavor,
                     *memory_option(memory),
                 ]
-                return broken(name, "%s, MPI_Win_%s: %s" % (operation, flavor, outcome.reason()),
-                              "run `%s` for its error message" % " ".join(words))  # fmt: skip
-            figures.append("%s %s us" % (operation if flavor == flavors[0] else "%s (%s)" % (operation, flavor), time))
+                return broken(name, f"{operation}, MPI_Win_{flavor}: {outcome.reason()}",
+                              f"run `{' '.join(words)}` for its error message")  # fmt: skip
+            figures.append(f"{(operation if flavor == flavors[0] else f'{operation} ({flavor})')} {time} us")
             reports += [line for line in outcome.slow_paths() if "slow path rma." in line]
-    text = "8 bytes validated: " + ", ".join(figures)
-    return slow(name, "%s; %s" % (text, reports[0]), REMEDY) if reports else ok(name, text)
+    text = f"8 bytes validated: {', '.join(figures)}"
+    return slow(name, f"{text}; {reports[0]}", REMEDY) if reports else ok(name, text)
 
 
 def memory_option(memory):

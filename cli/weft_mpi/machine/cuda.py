@@ -23,30 +23,30 @@ class Driver:
         try:
             self.library = ctypes.CDLL(self.name)
         except OSError as error:
-            raise Unavailable("no driver (%s)" % error) from None
+            raise Unavailable(f"no driver ({error})") from None
         self.check("cuInit", 0)
         version = ctypes.c_int()
         self.check("cuDriverGetVersion", ctypes.byref(version))
-        self.version = "%d.%d" % (version.value // 1000, version.value % 1000 // 10)
+        self.version = f"{version.value // 1000}.{version.value % 1000 // 10}"
 
     def call(self, name, *arguments):
         """Returns (CUresult, error name)."""
         try:
             result = getattr(self.library, name)(*arguments)
         except AttributeError:
-            return -1, "%s has no %s" % (self.name, name)
+            return -1, f"{self.name} has no {name}"
         return result, self.error_text(result) if result else ""
 
     def error_text(self, result):
         text = ctypes.c_char_p()
         with contextlib.suppress(AttributeError):
             self.library.cuGetErrorName(result, ctypes.byref(text))
-        return text.value.decode() if text.value else "error %d" % result
+        return text.value.decode() if text.value else f"error {result}"
 
     def check(self, name, *arguments):
         result, text = self.call(name, *arguments)
         if result != 0:
-            raise Unavailable("%s: %s" % (name, text))
+            raise Unavailable(f"{name}: {text}")
 
     def count(self):
         count = ctypes.c_int()
@@ -77,7 +77,7 @@ class Driver:
             "pci": pci.value.decode().lower(),
             "uuid": bytes(uuid).hex(),
             "memory_bytes": memory.value,
-            "compute_capability": "%s.%s" % (self.attribute(device, MAJOR), self.attribute(device, MINOR)),
+            "compute_capability": f"{self.attribute(device, MAJOR)}.{self.attribute(device, MINOR)}",
         }
 
     def attribute(self, device, which):

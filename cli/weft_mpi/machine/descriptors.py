@@ -28,18 +28,18 @@ def why_not_taken():
         child.stdout.readline()
         process, why = call(PIDFD_OPEN, child.pid, 0)
         if process < 0:
-            return "pidfd_open: " + why
+            return f"pidfd_open: {why}"
         taken, why = call(PIDFD_GETFD, process, 1, 0)
         os.close(process)
         if taken < 0:
-            return "pidfd_getfd: " + why
+            return f"pidfd_getfd: {why}"
         os.close(taken)
         return ""
 
 
 def why_not_sent():
     """Returns "" if descriptors can be sent through a socket with an abstract name; else the reason."""
-    name = "\0weft-doctor-%d" % os.getpid()
+    name = f"\x00weft-doctor-{os.getpid()}"
     receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     with receiver, sender:

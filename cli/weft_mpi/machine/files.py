@@ -56,7 +56,7 @@ def resolved(name):
     """Returns the path relative to ROOT with links resolved; None if it does not exist."""
     if not exists(name):
         return None
-    return "/" + os.path.relpath(os.path.realpath(path(name)), os.path.realpath(ROOT))
+    return f"/{os.path.relpath(os.path.realpath(path(name)), os.path.realpath(ROOT))}"
 
 
 def link(name):

@@ -23,7 +23,7 @@ class Nvml:
         self.library = ctypes.CDLL(LIBRARY)
         status = self.library.nvmlInit_v2()
         if status != 0:
-            raise OSError("%s: nvmlInit: error %d" % (LIBRARY, status))
+            raise OSError(f"{LIBRARY}: nvmlInit: error {status}")
 
     def driver_version(self):
         text = ctypes.create_string_buffer(80)
@@ -83,7 +83,7 @@ class Nvml:
     def pcie(self, device):
         """Returns (generation, width, maximum generation, maximum width) of the PCIe link."""
         calls = ("CurrPcieLinkGeneration", "CurrPcieLinkWidth", "MaxPcieLinkGeneration", "MaxPcieLinkWidth")
-        return tuple(self._number(ctypes.c_uint, "nvmlDeviceGet" + call, device) for call in calls)
+        return tuple(self._number(ctypes.c_uint, f"nvmlDeviceGet{call}", device) for call in calls)
 
     def _call(self, name, *arguments):
         function = getattr(self.library, name, None)

@@ -21,18 +21,18 @@ Nic = namedtuple("Nic", "name pci driver state rate link numa")
 def normal(address):
     """Normalizes an address of CUDA (0000:1B:00.0) or NVML (00000000:1B:00.0) to 0000:1b:00.0."""
     domain, _, rest = address.lower().partition(":")
-    return domain[-4:] + ":" + rest
+    return f"{domain[-4:]}:{rest}"
 
 
 def chain(address):
     """Returns the path components of a device from the root complex down; empty if unknown."""
-    path = files.resolved("/sys/bus/pci/devices/" + normal(address))
+    path = files.resolved(f"/sys/bus/pci/devices/{normal(address)}")
     return path.strip("/").split("/")[2:] if path else []  # without sys/devices
 
 
 def numa_node(address):
     """Returns the NUMA node of a device; None if the firmware does not report it (-1)."""
-    node = files.number("/sys/bus/pci/devices/%s/numa_node" % normal(address))
+    node = files.number(f"/sys/bus/pci/devices/{normal(address)}/numa_node")
     return node if node is not None and node >= 0 else None
 
 
@@ -55,9 +55,9 @@ def gpus():
     """Returns the PCI addresses of NVIDIA GPUs, including GPUs invisible to CUDA."""
     found = []
     for address in files.entries("/sys/bus/pci/devices"):
-        folder = "/sys/bus/pci/devices/%s/" % address
-        kind = files.number(folder + "class")
-        if files.number(folder + "vendor") == 0x10DE and kind is not None and kind >> 16 == 0x03:
+        folder = f"/sys/bus/pci/devices/{address}/"
+        kind = files.number(f"{folder}class")
+        if files.number(f"{folder}vendor") == 0x10DE and kind is not None and kind >> 16 == 0x03:
             found.append(address)
     return found
 
@@ -66,20 +66,20 @@ def nics():
     """Returns the RDMA network adapters: InfiniBand, RoCE, Slingshot, EFA."""
     found = []
     for name in files.entries("/sys/class/infiniband"):
-        folder = "/sys/class/infiniband/" + name
-        state = (files.read(folder + "/ports/1/state") or "?").rpartition(": ")[2]
-        found.append(make_nic(name, folder, state, files.read(folder + "/ports/1/rate"),
-                              files.read(folder + "/ports/1/link_layer")))  # fmt: skip
+        folder = f"/sys/class/infiniband/{name}"
+        state = (files.read(f"{folder}/ports/1/state") or "?").rpartition(": ")[2]
+        found.append(make_nic(name, folder, state, files.read(f"{folder}/ports/1/rate"),
+                              files.read(f"{folder}/ports/1/link_layer")))  # fmt: skip
     for name in files.entries("/sys/class/cxi"):
-        found.append(make_nic(name, "/sys/class/cxi/" + name, "?", None, "Slingshot"))
+        found.append(make_nic(name, f"/sys/class/cxi/{name}", "?", None, "Slingshot"))
     return found
 
 
 def make_nic(name, folder, state, rate, link):
-    path = files.resolved(folder + "/device")
+    path = files.resolved(f"{folder}/device")
     address = path.rsplit("/", 1)[-1] if path else ""
     pci = address if ADDRESS.match(address) else None
-    driver = files.resolved(folder + "/device/driver")
+    driver = files.resolved(f"{folder}/device/driver")
     return Nic(name, pci, driver.rsplit("/", 1)[-1] if driver else None, state, rate, link,
                numa_node(pci) if pci else None)  # fmt: skip
 
@@ -92,7 +92,7 @@ def bridges(address):
 def acs(address):
     """Returns True if a bridge redirects peer-to-peer traffic to the root complex (ACS), None if the kernel does not
     report it, which needs root."""
-    space = files.read_bytes("/sys/bus/pci/devices/%s/config" % address)
+    space = files.read_bytes(f"/sys/bus/pci/devices/{address}/config")
     at = 0x100
     if len(space) < 0x104:
         return None
@@ -110,5 +110,5 @@ def iommu():
     groups = files.entries("/sys/kernel/iommu_groups")
     if not groups:
         return "none", 0
-    kinds = {files.read("/sys/kernel/iommu_groups/%s/type" % group) for group in groups}
+    kinds = {files.read(f"/sys/kernel/iommu_groups/{group}/type") for group in groups}
     return ("passthrough" if kinds <= {"identity", None} and kinds != {None} else "translating"), len(groups)

@@ -32,7 +32,7 @@ def busy():
     found, count = load(), os.cpu_count() or 1
     if found is None or found < count:
         return ""
-    return "the machine is busy (load %.1f, %d cores): figures are not those of an idle machine" % (found, count)
+    return f"the machine is busy (load {found:.1f}, {count} cores): figures are not those of an idle machine"
 
 
 def memory_bytes():
@@ -47,7 +47,7 @@ def hugepages():
     folder = "/sys/kernel/mm/hugepages"
     sizes = {}
     for name in files.entries(folder):
-        sizes[int(name[len("hugepages-") : -len("kB")])] = files.number("%s/%s/nr_hugepages" % (folder, name)) or 0
+        sizes[int(name[len("hugepages-") : -len("kB")])] = files.number(f"{folder}/{name}/nr_hugepages") or 0
     return sizes
 
 
@@ -61,7 +61,7 @@ def governors():
     """Returns the frequency governors in use; empty if the hypervisor controls the frequency."""
     found = set()
     for name in files.entries("/sys/devices/system/cpu"):
-        text = files.read("/sys/devices/system/cpu/%s/cpufreq/scaling_governor" % name)
+        text = files.read(f"/sys/devices/system/cpu/{name}/cpufreq/scaling_governor")
         if text:
             found.add(text)
     return found

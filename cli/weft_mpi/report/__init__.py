@@ -59,7 +59,7 @@ def run(arguments):
         print(output.json_text({section["title"]: section["rows"] for section in sections}), end="")
     else:
         size = os.path.getsize(arguments.output)
-        print("%s: %d sections, %d KiB" % (arguments.output, len(sections), size // 1024))
+        print(f"{arguments.output}: {len(sections)} sections, {size // 1024} KiB")
     return 0
 
 
@@ -69,10 +69,10 @@ def machines(results):
     for one in results:
         machine = one.get("machine") or {}
         gpus = machine.get("gpus") or []
-        words = [machine.get("processor"), "%s cores" % machine["cores"] if machine.get("cores") else None]
-        words += ["%d x %s" % (len(gpus), gpus[0])] if gpus else []
-        words += ["driver " + machine["driver"]] if machine.get("driver") else []
-        words += ["measured " + machine["date"][:10]] if machine.get("date") else []
+        words = [machine.get("processor"), f"{machine['cores']} cores" if machine.get("cores") else None]
+        words += [f"{len(gpus)} x {gpus[0]}"] if gpus else []
+        words += [f"driver {machine['driver']}"] if machine.get("driver") else []
+        words += [f"measured {machine['date'][:10]}"] if machine.get("date") else []
         line = ", ".join(filter(None, words))
         if line and line not in found:
             found.append(line)
@@ -92,11 +92,11 @@ def bench_section(found, with_reference):
         others = {run["name"]: other[field] for run in runs if run is not own for other in run.get("rows") or []
                   if (other["size"], result.kinds_of(other)) == (row["size"], result.kinds_of(row))}  # fmt: skip
         rows.append(verdict.of_row(found, row, references, {} if found.get("switches") else others))
-    title = "%s, %s ranks" % (found["program"], found.get("ranks", "?"))
+    title = f"{found['program']}, {found.get('ranks', '?')} ranks"
     series = {**result.curves(found), **{curve.label: curve.points for curve in shown}}
     labels = ("message size (bytes)", result.FIELDS[field])
     return {
-        "title": title + (": matrix of %s" % ", ".join(found["switches"]) if found.get("switches") else ""),
+        "title": title + (f": matrix of {', '.join(found['switches'])}" if found.get("switches") else ""),
         "note": notes(runs, shown),
         "draw": lambda axes: charts.draw(axes, title, labels, series, own=len(result.curves(found))),
         "headings": ("message", "figure", "verdict", "grade"),
@@ -106,9 +106,9 @@ def bench_section(found, with_reference):
 
 
 def notes(runs, shown):
-    lines = ["%s: %s" % (run["name"], run["error"]) for run in runs if run.get("error")]
+    lines = [f"{run['name']}: {run['error']}" for run in runs if run.get("error")]
     libraries = sorted({run["library"].split(",")[0] for run in runs if run.get("library")})
-    lines += ["Measured with " + "; ".join(libraries) + "."] if libraries else []
+    lines += [f"Measured with {'; '.join(libraries)}."] if libraries else []
     if shown:
         lines.append("Thin curves are references from the named systems: other machines, networks and libraries.")
     return lines
@@ -121,9 +121,9 @@ def load_jacobi(path):
             lines = [line for line in csv.reader(file, skipinitialspace=True) if line and line[0] != "variant"]
         return [{**dict(zip(JACOBI_FIELDS, line)), "ranks": int(line[5]), "seconds": float(line[7])} for line in lines]
     except OSError as error:
-        raise Refusal("%s: cannot be read (%s)" % (path, error.strerror)) from None
+        raise Refusal(f"{path}: cannot be read ({error.strerror})") from None
     except (ValueError, IndexError):
-        raise Refusal("%s is not an output of `jacobi -csv`" % path) from None
+        raise Refusal(f"{path} is not an output of `jacobi -csv`") from None
 
 
 def jacobi_section(jacobi_runs, with_reference):
@@ -137,16 +137,16 @@ def jacobi_section(jacobi_runs, with_reference):
             if alone <= 0:
                 continue
             efficiency = 100 * alone / (jacobi_run["ranks"] * jacobi_run["seconds"])
-            series.setdefault("%s, %s x %s" % (variant, nx, ny), []).append((jacobi_run["ranks"], efficiency))
+            series.setdefault(f"{variant}, {nx} x {ny}", []).append((jacobi_run["ranks"], efficiency))
             grade = verdict.grade(efficiency / 100)
-            label = "%s, %s x %s, %d ranks" % (variant, nx, ny, jacobi_run["ranks"])
-            seconds = "%.3f s" % jacobi_run["seconds"]
-            rows.append([label, seconds, "%.1f percent of linear scaling" % efficiency, grade])
+            label = f"{variant}, {nx} x {ny}, {jacobi_run['ranks']} ranks"
+            seconds = f"{jacobi_run['seconds']:.3f} s"
+            rows.append([label, seconds, f"{efficiency:.1f} percent of linear scaling", grade])
     own = len(series)
     if with_reference:
         for row in reference.jacobi():
             if row["efficiency_percent"]:
-                label = "%s, %s x %s, %s iterations" % (row["system"], row["nx"], row["ny"], row["iterations"])
+                label = f"{row['system']}, {row['nx']} x {row['ny']}, {row['iterations']} iterations"
                 series.setdefault(label, []).append((int(row["gpus"]), float(row["efficiency_percent"])))
     labels = ("ranks", "parallel efficiency (percent)")
     return {

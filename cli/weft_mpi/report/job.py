@@ -57,23 +57,25 @@ def timeline_sections(found):
         series.setdefault(event["name"], []).append(bar)
     series = dict(sorted(series.items(), key=lambda item: -sum(length for _, _, length in item[1])))
     latest = min(ranks, key=lambda rank: inside[rank])
-    note = "The longest call is %s of %s, %.4g ms. Of all ranks, %s is in MPI for the shortest part of this time." % (
-        longest["name"], names[longest["pid"]], longest["dur"] / 1000, names[latest])  # fmt: skip
-    title = "Timeline around the longest call, %d ranks" % len(ranks)
+    note = (
+        f"The longest call is {longest['name']} of {names[longest['pid']]}, {longest['dur'] / 1000:.4g} ms. "
+        f"Of all ranks, {names[latest]} is in MPI for the shortest part of this time."
+    )
+    title = f"Timeline around the longest call, {len(ranks)} ranks"
     labels = [names[rank] for rank in ranks]
-    whole = "%.4g ms" % ((end - begin) / 1000)
+    whole = f"{(end - begin) / 1000:.4g} ms"
     return [{
         "title": title,
         "note": [note],
         "draw": lambda axes: charts.timeline(axes, title, "ms", labels, series),
         "headings": ("rank", "in MPI", "of", ""),
-        "rows": [[names[rank], "%.4g ms" % (inside[rank] / 1000), whole, ""] for rank in ranks],
+        "rows": [[names[rank], f"{inside[rank] / 1000:.4g} ms", whole, ""] for rank in ranks],
     }]  # fmt: skip
 
 
 def steps_sections(found):
-    """Returns a section with the protocol steps and GPU copies of all ranks during the call with the most steps; none if
-    no call has a step."""
+    """Returns a section with the protocol steps and GPU copies of all ranks during the call with the most steps; none
+    if no call has a step."""
     ranges = [event for event in found["traceEvents"] if event["ph"] == "X"]
     chosen = call_with_most_steps(found, ranges)
     if chosen is None:
@@ -88,16 +90,19 @@ def steps_sections(found):
         if event["name"] in LIFETIME or last - first < (end - begin) * SHORTEST:
             continue
         rank, track = names[event["pid"]], tracks[event["pid"], event["tid"]]
-        row = "%s: %s" % (rank, {"call": "calls", "step": "steps"}.get(event["cat"], track.replace("GPU: ", "")))
+        row = "{}: {}".format(rank, {"call": "calls", "step": "steps"}.get(event["cat"], track.replace("GPU: ", "")))
         bar = (rows.setdefault(row, len(rows)), first - chosen["ts"], last - first)
         series.setdefault(event["name"], []).append(bar)
     series = dict(sorted(series.items(), key=lambda item: -sum(length for _, _, length in item[1])))
-    title = "Steps during %s of %s" % (chosen["name"], names[chosen["pid"]])
-    table = [[name, "%.4g us" % sum(bar[2] for bar in bars), "%d in the chart" % len(bars), ""]
+    title = f"Steps during {chosen['name']} of {names[chosen['pid']]}"
+    table = [[name, f"{sum(bar[2] for bar in bars):.4g} us", f"{len(bars)} in the chart", ""]
              for name, bars in series.items()]  # fmt: skip
     return [{
         "title": title,
-        "note": ["No call has more protocol steps than this one; of several the shortest. It took %.4g us." % chosen["dur"]],
+        "note": [
+            "No call has more protocol steps than this one; of several the shortest. "
+            f"It took {chosen['dur']:.4g} us."
+        ],
         "draw": lambda axes: charts.timeline(axes, title, "us", list(rows), series),
         "headings": ("range", "time of all ranks", "number", ""),
         "rows": table,
@@ -133,16 +138,16 @@ def times_section(path, found):
     for call in longest:
         number, time = totals[call]
         slowest = max(ranks, key=lambda rank: ranks[rank].get(call, (0, 0.0))[1])
-        words = "%d calls; longest in %s, %.4g s" % (number, names[slowest], ranks[slowest][call][1])
-        rows.append([call, "%.4g s" % time, words, ""])
+        words = f"{number} calls; longest in {names[slowest]}, {ranks[slowest][call][1]:.4g} s"
+        rows.append([call, f"{time:.4g} s", words, ""])
     series = {call: [ranks[rank].get(call, (0, 0.0))[1] for rank in sorted(ranks)] for call in longest[:TOP_CALLS]}
     rest = longest[TOP_CALLS:]
     if rest:
         series["others"] = [sum(ranks[rank].get(call, (0, 0.0))[1] for call in rest) for rank in sorted(ranks)]
-    title = "Time in MPI calls, %d ranks" % len(ranks)
+    title = f"Time in MPI calls, {len(ranks)} ranks"
     return {
         "title": title,
-        "note": ["%s: %.4g s recorded." % (found["otherData"].get("command", path), seconds)],
+        "note": [f"{found['otherData'].get('command', path)}: {seconds:.4g} s recorded."],
         "draw": lambda axes: charts.bars(axes, title, ("rank", "seconds"), sorted(ranks), series),
         "headings": ("call", "time of all ranks", "calls", ""),
         "rows": rows,
@@ -166,18 +171,18 @@ def samples_section(path):
                 for cause, share in one["waits_for"].items() if one["rank"] == rank else ():
                     causes[cause] = causes.get(cause, 0) + share * sample["seconds"]
         longest = max(causes, key=causes.get, default="")
-        words = "waits %.0f %%" % (100 * means["waiting"][at])
-        words += ", most for " + NAMES.get(longest, "rank " + longest) if longest else ""
-        words += "; the others waited for it %.4g s in all" % (means["delaying"][at] * total)
-        rows.append(["rank %d" % rank, "%.0f %% in MPI" % (100 * means["inside"][at]), words, ""])
+        words = f"waits {100 * means['waiting'][at]:.0f} %"
+        words += f", most for {NAMES.get(longest, f'rank {longest}')}" if longest else ""
+        words += f"; the others waited for it {means['delaying'][at] * total:.4g} s in all"
+        rows.append([f"rank {rank}", f"{100 * means['inside'][at]:.0f} % in MPI", words, ""])
     series = {
         "waiting": means["waiting"],
         "else in MPI": [max(0.0, inside - waits) for inside, waits in zip(means["inside"], means["waiting"])],
     }
-    title = "A running job, %d ranks" % len(ranks)
+    title = f"A running job, {len(ranks)} ranks"
     return {
         "title": title,
-        "note": ["%d samples of weft top in %.4g s." % (len(samples), total)],
+        "note": [f"{len(samples)} samples of weft top in {total:.4g} s."],
         "draw": lambda axes: charts.bars(axes, title, ("rank", "share of the time"), ranks, series),
         "headings": ("rank", "time", "waits", ""),
         "rows": rows,
@@ -194,7 +199,7 @@ def load_samples(path):
             for rank in sample["ranks"]:
                 float(rank["inside"]), float(rank["waiting"]), float(rank["delaying"]), dict(rank["waits_for"])
     except (ValueError, KeyError, TypeError) as error:
-        raise Refusal("%s is not an output of `weft top --json` (%s)" % (path, error)) from None
+        raise Refusal(f"{path} is not an output of `weft top --json` ({error})") from None
     return samples
 
 

@@ -35,23 +35,22 @@ def inline(svg):
 
 def prefix_identifiers(text, prefix):
     """Prefixes the identifiers of an SVG: several charts on a page must not share identifiers."""
-    text = re.sub(r'\bid="([^"]+)"', lambda match: 'id="%s-%s"' % (prefix, match.group(1)), text)
-    text = re.sub(r"url\(#([^)]+)\)", lambda match: "url(#%s-%s)" % (prefix, match.group(1)), text)
-    return re.sub(r'href="#([^"]+)"', lambda match: 'href="#%s-%s"' % (prefix, match.group(1)), text)
+    text = re.sub(r'\bid="([^"]+)"', lambda match: f'id="{prefix}-{match.group(1)}"', text)
+    text = re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{prefix}-{match.group(1)})", text)
+    return re.sub(r'href="#([^"]+)"', lambda match: f'href="#{prefix}-{match.group(1)}"', text)
 
 
 def render(title, sections, machines):
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n<link rel="icon" href="data:,">\n'
-        "<title>%s</title>\n<style>%s</style>\n</head>\n<body>\n<h1>%s</h1>\n" % (
-            html.escape(title), STYLE, html.escape(title)),
-        "".join("<p>%s</p>\n" % html.escape(machine) for machine in machines),
+        f"<title>{html.escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{html.escape(title)}</h1>\n",
+        "".join(f"<p>{html.escape(machine)}</p>\n" for machine in machines),
     ]  # fmt: skip
     for number, section in enumerate(sections):
-        parts.append(render_section(section, "c%d" % number))
-    parts.append('<p class="note">Made by weft report %s. Grades: &#10003; good, &#9675; fair, &#10007; poor.</p>\n'
-                 "</body>\n</html>\n" % html.escape(__version__))  # fmt: skip
+        parts.append(render_section(section, f"c{number}"))
+    parts.append(f'<p class="note">Made by weft report {html.escape(__version__)}. ')
+    parts.append("Grades: &#10003; good, &#9675; fair, &#10007; poor.</p>\n</body>\n</html>\n")
     return "".join(parts)
 
 
@@ -68,9 +67,9 @@ def abbreviated(section):
     rows, lines = section["rows"], []
     for name in sorted(section.get("names", ()), key=len, reverse=True):
         if len(name) > LONG and sum(name in words for _, _, words, _ in rows) > 1:
-            letter = "[%s]" % "abcdefghijklmnopqrstuvwxyz"[len(lines)]
+            letter = "[{}]".format("abcdefghijklmnopqrstuvwxyz"[len(lines)])
             rows = [[what, figure, words.replace(name, letter), grade] for what, figure, words, grade in rows]
-            lines.append("%s %s" % (letter, name))
+            lines.append(f"{letter} {name}")
         if len(lines) == 26:
             break
     return rows, lines
@@ -79,28 +78,28 @@ def abbreviated(section):
 def render_section(section, prefix):
     picture = prefix_identifiers(inline(charts.rendered(charts.figure_of(section["draw"]), "svg")), prefix)
     title = html.escape(section["title"])
-    parts = ["<section>\n<h2>%s</h2>\n" % title]
-    parts += ['<p class="note">%s</p>\n' % html.escape(line) for line in section["note"]]
-    parts.append('<figure role="img" aria-label="Chart: %s">\n%s</figure>\n' % (title, picture))
+    parts = [f"<section>\n<h2>{title}</h2>\n"]
+    parts += [f'<p class="note">{html.escape(line)}</p>\n' for line in section["note"]]
+    parts.append(f'<figure role="img" aria-label="Chart: {title}">\n{picture}</figure>\n')
     sentence, columns = columns_of(section)
     if sentence:
-        parts.append('<p class="note">All rows: %s.</p>\n' % html.escape(sentence))
+        parts.append(f'<p class="note">All rows: {html.escape(sentence)}.</p>\n')
     rows, lines = abbreviated(section) if columns > 2 else (section["rows"], [])
-    parts += ['<p class="note">%s</p>\n' % html.escape(line) for line in lines]
-    parts.append("<table>\n<thead><tr>%s</tr></thead>\n<tbody>\n" % "".join(
-        '<th scope="col">%s</th>' % html.escape(heading) for heading in section["headings"][:columns]))  # fmt: skip
+    parts += [f'<p class="note">{html.escape(line)}</p>\n' for line in lines]
+    parts.append("<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n".format("".join(
+        f'<th scope="col">{html.escape(heading)}</th>' for heading in section["headings"][:columns])))  # fmt: skip
     for what, figure, words, grade in rows:
-        cells = ["<td>%s</td>" % html.escape(what), '<td class="figure">%s</td>' % html.escape(figure),
-                 "<td>%s</td>" % html.escape(words), '<td class="%s">%s</td>' % (grade or "none", grade)]  # fmt: skip
-        parts.append("<tr>%s</tr>\n" % "".join(cells[:columns]))
+        cells = [f"<td>{html.escape(what)}</td>", f'<td class="figure">{html.escape(figure)}</td>',
+                 f"<td>{html.escape(words)}</td>", '<td class="{}">{}</td>'.format(grade or "none", grade)]  # fmt: skip
+        parts.append("<tr>{}</tr>\n".format("".join(cells[:columns])))
     parts.append("</tbody>\n</table>\n</section>\n")
     return "".join(parts)
 
 
 def markdown(title, sections, machines):
-    lines = ["# %s" % title, "", *machines]
+    lines = [f"# {title}", "", *machines]
     for section in sections:
-        lines += ["", "## %s" % section["title"], "", *section["note"], ""]
-        lines += ["| %s |" % " | ".join(section["headings"]), "|%s" % ("---|" * len(section["headings"]))]
-        lines += ["| %s |" % " | ".join(cell.replace("|", "/") for cell in row) for row in section["rows"]]
+        lines += ["", "## {}".format(section["title"]), "", *section["note"], ""]
+        lines += ["| {} |".format(" | ".join(section["headings"])), "|%s" % ("---|" * len(section["headings"]))]
+        lines += ["| {} |".format(" | ".join(cell.replace("|", "/") for cell in row)) for row in section["rows"]]
     return "\n".join(lines) + "\n"

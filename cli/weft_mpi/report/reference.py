@@ -29,14 +29,14 @@ def curves(program, gpu=""):
         if PROGRAMS.get(row["benchmark"]) != program:
             continue
         device = "CPU" not in row["config"]
-        label = "%s: %s" % (row["system"], " ".join(row["config"].split()))
+        label = f"{row['system']}: {' '.join(row['config'].split())}"
         far = "intra-node" not in row["config"]
         found.setdefault((label, "D D" if device else "H H", 0, "", far), []).append(point(row))
     for row in read("measured-peers-h200.csv"):
         if PROGRAMS.get(row["benchmark"]) != program:
             continue
-        memory = "%s %s" % (row["memory"], row["memory"])
-        key = ("%s, H200" % row["system"], memory, int(row["ranks"]), "H200", False)
+        memory = f"{row['memory']} {row['memory']}"
+        key = (f"{row['system']}, H200", memory, int(row["ranks"]), "H200", False)
         found.setdefault(key, []).append(point(row))
     result = [Curve(*key, sorted(points)) for key, points in found.items()]
     return sorted(result, key=lambda curve: not same_gpu(curve, gpu))

@@ -14,22 +14,22 @@ SIDES = {"H": "host", "P": "pinned host", "D": "device", "M": "managed"}
 def size_words(size):
     for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if size >= 1 << shift:
-            return "%g %s" % (size / (1 << shift), unit)
-    return "%d B" % size
+            return f"{size / (1 << shift):g} {unit}"
+    return f"{size} B"
 
 
 def kind_words(kinds):
     first, _, second = kinds.partition(" ")
-    return "%s to %s" % (SIDES.get(first, first), SIDES.get(second, second))
+    return f"{SIDES.get(first, first)} to {SIDES.get(second, second)}"
 
 
 def of_row(found, row, references, others):
     """Returns (message, value, verdict, grade or ""). `others`: {name: value} of the other libraries of the run."""
     field = result.field(found)
-    what = "%s, %s" % (size_words(row["size"]), kind_words(row.get("kinds", "H H")))
-    what += ", %s" % row["type"] if "type" in row else ""
+    what = f"{size_words(row['size'])}, {kind_words(row.get('kinds', 'H H'))}"
+    what += f", {row['type']}" if "type" in row else ""
     unit = result.FIELDS[field].rpartition("(")[2].rstrip(")")
-    figure = "%.2f %s" % (row[field], unit)
+    figure = f"{row[field]:.2f} {unit}"
     others = {name: value for name, value in others.items() if value > 0}
     for rule in (by_link, by_others, by_reference) if row[field] > 0 else ():
         verdict = rule(found, row, field, references if rule is by_reference else others)
@@ -51,7 +51,7 @@ def by_link(found, row, field, _):
         share = row["size"] / (row[field] * 1000) / link
     else:
         return None
-    return "%.0f percent of NVLink (%.0f GB/s)" % (100 * share, link), grade(share)
+    return f"{100 * share:.0f} percent of NVLink ({link:.0f} GB/s)", grade(share)
 
 
 def grade(share):
@@ -84,13 +84,13 @@ def by_reference(found, row, field, references):
     higher = field in result.HIGHER_IS_BETTER
     curve, value = (max if higher else min)(known, key=lambda pair: pair[1])
     words, verdict = compare(row[field], value, curve.label, higher)
-    return (words + " (between nodes)", "") if curve.far else (words, verdict)
+    return (f"{words} (between nodes)", "") if curve.far else (words, verdict)
 
 
 def compare(value, other, name, higher):
     ratio = value / other if higher else other / value
     verdict = GOOD if ratio >= 0.95 else FAIR if ratio >= 0.7 else POOR
     if 0.95 <= ratio <= 1.05:
-        return "as good as " + name, verdict
-    words = "%.2g times better than" % ratio if ratio > 1 else "%.2g times worse than" % (1 / ratio)
-    return "%s %s" % (words, name), verdict
+        return f"as good as {name}", verdict
+    words = f"{ratio:.2g} times better than" if ratio > 1 else f"{1 / ratio:.2g} times worse than"
+    return f"{words} {name}", verdict
