@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft_layer(folder [DEPENDS folders] [GENERATED sources] [PRECOMPILE headers]): the static library weft_<folder> of
+# weft_layer(folder [COLD] [DEPENDS folders] [GENERATED sources] [PRECOMPILE headers]): the static library weft_<folder> of
 # src/<folder>. PRECOMPILE: headers that most of its sources include; without it, the standard headers only.
+# COLD: starts, ends and reports only; see weft_cold().
 # An empty or absent folder becomes an empty interface library, so that the table is complete.
 set(WEFT_LAYERS "")
 
+# weft_cold(target): no message waits for the target's code. -O1 compiles it in two thirds of the time of -O3.
+function(weft_cold target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 function(weft_layer name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;GENERATED;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "DEPENDS;GENERATED;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cu)
   list(FILTER sources EXCLUDE REGEX "/src/api/(compat|fortran)/")  # libraries of their own
@@ -21,6 +27,9 @@ function(weft_layer name)
       weft_precompile(weft_${name} AND ${headers})
     else()
       weft_precompile(weft_${name} LIKE weft_base)
+    endif()
+    if(ARG_COLD)
+      weft_cold(weft_${name})
     endif()
     foreach(kernel ${kernels})
       weft_cuda_fatbin(weft_${name} ${kernel})
