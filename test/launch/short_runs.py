@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Starts and ends many short jobs on a busy machine: several at once, beside processes that compute. Each must end by itself
-# with exit code 0. Of one that does not, the calls of its ranks and the stacks of all its threads are printed.
+# with exit code 0. The calls of the ranks and the stacks of all threads of a job that has not ended are printed.
 # usage: short_runs.py FOLDER RUNS [BUSY]: folder of the benchmarks; processes that compute. TEST_SEED: of the choice of programs.
 import concurrent.futures
 import os
