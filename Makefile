@@ -11,7 +11,7 @@ BUILD  := build/$(PRESET)
 PREFIX := $(if $(filter release,$(PRESET)),build/prefix,$(BUILD)/prefix)
 ENV    := PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH"
 READY  := $(TOOLS)/ready# one stamp file per set of downloads
-SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt tools/setup/python.txt
+SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt tools/setup/python.txt tools/setup/cli.txt
 CTEST  := $(ENV) ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) $(CTEST_ARGS)
 
 .PHONY: all help demo test nightly gpu-test gpu-bench bench-host install configure tests clean format lint wheel wheels sdist docs
@@ -35,6 +35,10 @@ $(READY): $(SETUP)
 	@command -v python3 >/dev/null || { echo "Weft's build needs python3 >= 3.9: install it (Debian, Ubuntu: python3)"; exit 1; }
 	@python3 tools/setup/setup.py --tools $(TOOLS) --stamp $@
 
+$(READY)-cli: $(SETUP)
+	@command -v python3 >/dev/null || { echo "Weft's build needs python3 >= 3.9: install it (Debian, Ubuntu: python3)"; exit 1; }
+	@python3 tools/setup/setup.py --tools $(TOOLS) --cli --stamp $@
+
 $(READY)-tests: $(SETUP)
 	@command -v python3 >/dev/null || { echo "Weft's build needs python3 >= 3.9: install it (Debian, Ubuntu: python3)"; exit 1; }
 	@python3 tools/setup/setup.py --tools $(TOOLS) --tests --stamp $@
@@ -42,7 +46,7 @@ $(READY)-tests: $(SETUP)
 configure: $(READY)
 	@$(ENV) cmake --preset $(PRESET) --log-level=NOTICE $(CMAKE_ARGS)
 
-install: configure
+install: $(READY)-cli configure
 	@$(ENV) cmake --build $(BUILD) -j $(JOBS)
 	@$(ENV) cmake --install $(BUILD) >$(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
 	@echo "Weft is in $(PREFIX): put $(CURDIR)/$(PREFIX)/bin on your PATH"

@@ -84,7 +84,9 @@ endforeach()
 configure_file(${CMAKE_SOURCE_DIR}/cli/weft_mpi/_version.py.in ${CMAKE_BINARY_DIR}/cli/weft_mpi/_version.py @ONLY)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/cli/weft_mpi ${CMAKE_BINARY_DIR}/cli/weft_mpi DESTINATION ${python_root}
         FILES_MATCHING PATTERN "*.py" PATTERN "*.csv" PATTERN "__pycache__" EXCLUDE)
-if(NOT SKBUILD)
+if(NOT SKBUILD)  # a wheel depends on these packages
+  install(DIRECTORY ${WEFT_TOOLS_DIR}/cli/ DESTINATION ${python_root}/bundled OPTIONAL
+          PATTERN "__pycache__" EXCLUDE PATTERN "bin" EXCLUDE)
   install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/weft.sh DESTINATION bin RENAME weft)
 endif()
 install(FILES ${CMAKE_SOURCE_DIR}/cli/man/weft.1 ${CMAKE_SOURCE_DIR}/cli/man/mpiexec.1 DESTINATION ${root}share/man/man1)

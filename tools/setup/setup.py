@@ -139,6 +139,13 @@ class Tools:
         )
         self.pip.install(["-r", os.path.join(HERE, "python.txt")], self.path("python"))
 
+    def cli_packages(self):
+        """Provides the packages of the command line, which `make` copies into the prefix."""
+        if os.path.isdir(self.path("cli", "rich")):
+            return
+        print_message("downloading rich and shtab (Python packages, 2 MB) into build/tools")
+        self.pip.install(["-r", os.path.join(HERE, "cli.txt")], self.path("cli"))
+
     def mkdocs(self):
         """Provides mkdocs, which builds the documentation site."""
         if not os.path.isdir(self.path("mkdocs", "material")):
@@ -179,6 +186,7 @@ def main():
     parser = argparse.ArgumentParser(description="Downloads missing build tools of Weft.")
     parser.add_argument("--tools", default="build/tools", help="folder to fill (default: build/tools)")
     parser.add_argument("--tests", action="store_true", help="also download test tools")
+    parser.add_argument("--cli", action="store_true", help="also download the packages of the command line")
     parser.add_argument("--docs", action="store_true", help="also download documentation tools")
     parser.add_argument("--no-cuda", action="store_true", help="do not download the compiler of GPU kernels")
     parser.add_argument("--stamp", help="file to write if nothing is missing")
@@ -197,6 +205,8 @@ def main():
     complete = True
     if not arguments.no_cuda:
         complete &= optional(tools.kernel_compiler, "GPU kernels need nvcc on PATH")
+    if arguments.cli:
+        complete &= optional(tools.cli_packages, "weft prints plain tables")
     if arguments.tests:
         complete &= optional(tools.googletest, "CMake will try to download the source of GoogleTest")
         complete &= optional(tools.mpich, "the tests with its programs and its launcher are skipped")

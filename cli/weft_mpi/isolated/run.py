@@ -6,9 +6,12 @@ import sys
 
 
 def search_path(entries, own, root):
-    """Returns sys.path with the package's folder `root`, without the current directory and this file's folder `own`."""
+    """Returns sys.path with the package's folder `root`, without the current directory and this file's folder `own`. The
+    packages that `make` copies into the prefix come last: installed ones are used first."""
     kept = [entry for entry in entries if os.path.isabs(entry) and os.path.realpath(entry) != own]
-    return kept if root in kept else [root, *kept]
+    kept = kept if root in kept else [root, *kept]
+    bundled = os.path.join(root, "bundled")
+    return [*kept, bundled] if os.path.isdir(bundled) else kept
 
 
 def main():
