@@ -9,8 +9,9 @@
 namespace weft::api {
 
 /// Trampolines of one signature. `Traits` has the types Native and Foreign of function pointers and the
-/// template call<number>, which calls the program's function of that number. Functions keep their number for
-/// ever: an operation may be freed while a collective uses its function.
+/// template call<number>, which calls the program's function of that number. It should do no more than that:
+/// hundreds of them are compiled. Functions keep their number for ever: an operation may be freed while a
+/// collective uses its function.
 template <class Traits>
 class Trampolines {
  public:
@@ -26,10 +27,14 @@ class Trampolines {
     }
     return nullptr;
   }
-  static inline std::atomic<typename Traits::Foreign> functions[256];
+  /// Returns the program's function of a number.
+  static typename Traits::Foreign function(size_t number) {
+    return functions[number].load(std::memory_order_acquire);
+  }
 
  private:
-  static constexpr size_t kCount = sizeof functions / sizeof functions[0];
+  static constexpr size_t kCount = 256;
+  static inline std::atomic<typename Traits::Foreign> functions[kCount];
   template <size_t... I>
   static const typename Traits::Native* natives(std::index_sequence<I...>) {
     static constexpr typename Traits::Native kFunctions[] = {Traits::template call<I>...};

@@ -65,8 +65,7 @@ struct CxxErrorHandler {
     const Borrowed<K> borrowed(*object);
     auto handle = borrowed.handle();
     int foreign_code = convert_error_out(*code);
-    const CxxErrhandler& handler =
-        *Trampolines<CxxErrorHandler>::functions[I].load(std::memory_order_acquire);
+    const CxxErrhandler& handler = *Trampolines<CxxErrorHandler>::function(I);
     if (handler.dispatch != nullptr)
       handler.dispatch(&handle, &foreign_code, message, handler.function);
     else
@@ -135,8 +134,7 @@ struct CxxUserOperation {
   static void call(void* in_values, void* values, int* count, MPI_Datatype* type) {
     const Borrowed<Type> borrowed(*type);
     Handle handle = borrowed.handle();
-    const CxxOperation& operation =
-        *Trampolines<CxxUserOperation>::functions[I].load(std::memory_order_acquire);
+    const CxxOperation& operation = *Trampolines<CxxUserOperation>::function(I);
     operation.call(in_values, values, count, &handle, operation.function.load(std::memory_order_acquire));
   }
 };

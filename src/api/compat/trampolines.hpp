@@ -29,10 +29,13 @@ struct UserOperation {
   using Foreign = void (*)(void*, void*, Count*, Handle*);
   template <size_t I>
   static void call(void* in_values, void* values, Count* count, MPI_Datatype* type) {
+    run(Trampolines<UserOperation>::function(I), in_values, values, count, type);
+  }
+  [[gnu::noinline]] static void run(Foreign function, void* in_values, void* values, Count* count,
+                                    MPI_Datatype* type) {
     const Borrowed<Type> borrowed(*type);
     Handle handle = borrowed.handle();
-    Trampolines<UserOperation>::functions[I].load(std::memory_order_acquire)(in_values, values, count,
-                                                                             &handle);
+    function(in_values, values, count, &handle);
   }
 };
 
@@ -45,10 +48,13 @@ struct UserErrorHandler {
   using Foreign = void (*)(ForeignOf<K>*, int*, ...);
   template <size_t I>
   static void call(typename K::Native* object, int* code, ...) {
-    const Borrowed<K> borrowed(*object);
+    run(Trampolines<UserErrorHandler>::function(I), *object, *code);
+  }
+  [[gnu::noinline]] static void run(Foreign function, typename K::Native object, int code) {
+    const Borrowed<K> borrowed(object);
     auto handle = borrowed.handle();
-    int foreign_code = convert_error_out(*code);
-    Trampolines<UserErrorHandler>::functions[I].load(std::memory_order_acquire)(&handle, &foreign_code);
+    int foreign_code = convert_error_out(code);
+    function(&handle, &foreign_code);
   }
 };
 

@@ -16,9 +16,12 @@ struct UserOperation {
   using Foreign = void (*)(void*, void*, Count*, int*);
   template <size_t I>
   static void call(void* in_values, void* values, Count* count, MPI_Datatype* type) {
-    int number = out<Type>(*type);
-    api::Trampolines<UserOperation>::functions[I].load(std::memory_order_acquire)(in_values, values, count,
-                                                                                  &number);
+    run(api::Trampolines<UserOperation>::function(I), in_values, values, count, *type);
+  }
+  [[gnu::noinline]] static void run(Foreign function, void* in_values, void* values, Count* count,
+                                    MPI_Datatype type) {
+    int number = out<Type>(type);
+    function(in_values, values, count, &number);
   }
 };
 
@@ -28,8 +31,11 @@ struct UserErrorHandler {
   using Foreign = void (*)(int*, int*);
   template <size_t I>
   static void call(typename K::C* object, int* code, ...) {
-    int number = out<K>(*object);
-    api::Trampolines<UserErrorHandler>::functions[I].load(std::memory_order_acquire)(&number, code);
+    run(api::Trampolines<UserErrorHandler>::function(I), *object, code);
+  }
+  [[gnu::noinline]] static void run(Foreign function, typename K::C object, int* code) {
+    int number = out<K>(object);
+    function(&number, code);
   }
 };
 
