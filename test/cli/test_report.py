@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 import screenshots
+from weft_mpi.report import page as report_page
 from weft_mpi.report import reference, verdict
 
 SIZES = [1 << shift for shift in range(23)]
@@ -57,15 +58,21 @@ class Strict(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
 
+def test_texts_of_files_are_no_html():
+    parser = Strict()
+    parser.feed(report_page.render("<script>", [], ["CPU <b>"]))
+    assert parser.open == [] and not {"script", "b"} & set(parser.seen)
+
+
 def test_page(weft, files, tmp_path):
     pytest.importorskip("matplotlib")
-    page, picture, text = (str(tmp_path / name) for name in ("r.html", "r.png", "r.md"))
-    done = weft("report", *files, "-o", page, "--png", picture, "--markdown", text)
+    html_file, picture, text = (str(tmp_path / name) for name in ("r.html", "r.png", "r.md"))
+    done = weft("report", *files, "-o", html_file, "--png", picture, "--markdown", text)
     assert done.status == 0, done.err
     assert "4 sections" in done.out
-    with open(page, encoding="utf-8") as file:
+    with open(html_file, encoding="utf-8") as file:
         content = file.read()
-    assert os.path.getsize(page) < 3 << 20
+    assert os.path.getsize(html_file) < 3 << 20
     parser = Strict()
     parser.feed(content)
     assert parser.open == [] and parser.seen.count("svg") >= 4 and "script" not in parser.seen
@@ -80,7 +87,7 @@ def test_page(weft, files, tmp_path):
         assert "| 4 MiB, device to device |" in file.read()
     with open(picture, "rb") as file:
         assert file.read(4) == b"\x89PNG"
-    assert "good" in weft("report", *files, "-o", page, "--json", "--no-reference").out
+    assert "good" in weft("report", *files, "-o", html_file, "--json", "--no-reference").out
 
 
 def test_a_sentence_of_all_rows_is_said_once(weft, tmp_path):
