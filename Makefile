@@ -14,7 +14,7 @@ READY  := $(TOOLS)/ready# one stamp file per set of downloads
 SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt tools/setup/python.txt tools/setup/cli.txt
 CTEST  := $(ENV) ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) $(CTEST_ARGS)
 
-.PHONY: all help demo test nightly gpu-test gpu-bench bench-host install configure tests clean format lint wheel wheels sdist docs
+.PHONY: all help demo test nightly gpu-test gpu-bench bench-host bench-compat install configure tests clean format lint wheel wheels sdist docs
 .NOTPARALLEL:
 
 all: install
@@ -25,7 +25,7 @@ help:
 	@echo "make test       run the tests that need no GPU (minutes)"
 	@echo "make nightly    run the same and the long tests"
 	@echo "make gpu-test   run the tests that need GPUs;  make gpu-bench  run the GPU benchmarks"
-	@echo "make bench-host compare host performance with Open MPI and MPICH"
+	@echo "make bench-host compare host performance with Open MPI and MPICH;  make bench-compat  on their own binaries"
 	@echo "make docs       build the documentation site in build/docs"
 	@echo "make wheel      build a wheel in dist/;  make wheels  also a wheel of mpi4py for it;  make sdist  a source distribution"
 	@echo "make format | lint | clean"
@@ -73,6 +73,9 @@ gpu-bench: install
 
 bench-host: install
 	@python3 bench/host.py
+
+bench-compat: install
+	@python3 bench/compat_host.py
 
 docs:
 	@python3 tools/setup/setup.py --tools $(TOOLS) --docs --no-cuda

