@@ -162,10 +162,11 @@ template <class K>
   return reinterpret_cast<typename K::Native>(kInvalidNative);
 }
 /// The native handle of a handle of the program. Invalid handles become invalid native handles. A call for a
-/// predefined handle would cost as much as the rest of a function, and for a request, which seldom is one.
+/// predefined handle would cost as much as the rest of a function, and for a request or a window, which are
+/// predefined only as null handles.
 template <class K>
 [[gnu::always_inline]] inline typename K::Native in(Handle handle) {
-  if (std::is_same_v<K, Request> && K::kSlots.owns(handle)) [[likely]]
+  if (K::kCount == 1 && K::kSlots.owns(handle)) [[likely]]
     return static_cast<typename K::Native>(K::slots.native(handle));
   const Predefined& entry = kPredefined<K>.entry(handle);
   if (entry.foreign == handle) [[likely]]
