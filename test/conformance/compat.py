@@ -11,11 +11,11 @@ import sys
 import reasons
 from execute import NOT_BUILT, PASSED, TIMED_OUT, run_test
 from run import SKIPPED, weft
-from suite import HERE, Missing, OtherSuite, Suite, fetch
+from suite import ROOT, Missing, OtherSuite, Suite, fetch
 from table import reason_for
+from wrappers import PACKAGES, prefix_of
 
-ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
-NAMES = ("mpich", "openmpi")
+NAMES = ("mpich", "openmpi", *PACKAGES)
 
 
 def run_all(mpi, tests, suites):
@@ -29,7 +29,7 @@ def run_all(mpi, tests, suites):
             outcomes = {name: run_test(mpi, suite.moved(test)) for name, suite in suites.items()}
         results[test.name] = outcomes
         for name, outcome in outcomes.items():
-            line = f"{name:9} {outcome.verdict:9} {outcome.seconds:6.1f} {test.name}  {outcome.reason[:120]}"
+            line = f"{name:14} {outcome.verdict:9} {outcome.seconds:6.1f} {test.name}  {outcome.reason[:120]}"
             print(line, flush=True)
     return results
 
@@ -73,7 +73,7 @@ def report(results, names):
 
 def main():
     parser = argparse.ArgumentParser(description="Compares MPICH's tests through lib/compat with the standard ABI.")
-    parser.add_argument("names", nargs="*", default=NAMES, help="other libraries (default: mpich openmpi)")
+    parser.add_argument("names", nargs="*", default=NAMES, help=f"other libraries (default: {' '.join(NAMES)})")
     parser.add_argument("--build", default=ROOT + "/build/conformance", help="work folder (default: %(default)s)")
     parser.add_argument("--prefix", default=os.environ.get("MPI_PREFIX", ROOT + "/build/prefix"), help="Weft's prefix")
     parser.add_argument("--only", metavar="PATTERN", default="", help="only tests whose names match")
@@ -82,19 +82,15 @@ def main():
     build = os.path.abspath(chosen.build)
     try:
         source, _ = fetch(build)
+        prefixes = {name: prefix_of(name, os.path.join(build, "wrappers")) for name in chosen.names}
     except Missing as error:
         print(f"skipped: {error}")
         return SKIPPED
-    prefixes = {name: os.path.join(ROOT, "build", "tools", name) for name in chosen.names}
-    for name, prefix in prefixes.items():
-        if not os.path.exists(os.path.join(prefix, "bin", "mpicc")):
-            print(f"skipped: {name} is not in {prefix}")
-            return SKIPPED
     suites = {"standard": Suite(source, os.path.join(build, "all"), os.path.abspath(chosen.prefix), strict=False)}
     for name, prefix in prefixes.items():
         suites[name] = OtherSuite(source, os.path.join(build, name), prefix, strict=False)
     for suite in suites.values():
-        suite.build(chosen.jobs)
+        suite.build(chosen.jobs, chosen.only)
     tests = [test for test in suites["standard"].tests() if re.search(chosen.only, test.name)]
     return 1 if report(run_all(weft(chosen.prefix), tests, suites), chosen.names) else 0
 

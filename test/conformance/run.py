@@ -12,7 +12,7 @@ import time
 
 import table
 from execute import PASSED, Mpi, Outcome, run_all
-from suite import HERE, FortranSuite, Missing, Suite, fetch
+from suite import ROOT, FortranSuite, Missing, Suite, fetch
 
 SKIPPED = 77
 
@@ -56,10 +56,9 @@ def run_column(mpi, tests, arguments, known):
 
 
 def parsed():
-    root = os.path.normpath(os.path.join(HERE, "..", ".."))
     parser = argparse.ArgumentParser(description="Runs the MPICH test suite on Weft.")
-    parser.add_argument("--build", default=root + "/build/conformance", help="work folder (default: %(default)s)")
-    parser.add_argument("--prefix", default=os.environ.get("MPI_PREFIX", root + "/build/prefix"), help="Weft's prefix")
+    parser.add_argument("--build", default=ROOT + "/build/conformance", help="work folder (default: %(default)s)")
+    parser.add_argument("--prefix", default=os.environ.get("MPI_PREFIX", ROOT + "/build/prefix"), help="Weft's prefix")
     parser.add_argument("--mpich", metavar="PREFIX", help="also run on this MPICH 5")
     parser.add_argument("--only", metavar="PATTERN", default="", help="only tests whose names match")
     parser.add_argument("--jobs", type=int, default=2, help="number of concurrent tests (default: %(default)s)")
@@ -67,7 +66,7 @@ def parsed():
     arguments = parser.parse_args()
     arguments.build = os.path.abspath(arguments.build)
     arguments.prefix = os.path.abspath(arguments.prefix)
-    arguments.page = root + "/docs/conformance.md"
+    arguments.page = ROOT + "/docs/conformance.md"
     return arguments
 
 
@@ -88,7 +87,7 @@ def main():
     else:
         print("skipped: folders of Fortran: there is no gfortran")
     for suite in suites:
-        suite.build(arguments.jobs)
+        suite.build(arguments.jobs, arguments.only)
         tests += suite.tests()
     known = [test.name for test in tests]
     tests = [test for test in tests if re.search(arguments.only, test.name)]

@@ -12,7 +12,8 @@ import sys
 import tarfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "tools", "setup"))
+ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
+sys.path.insert(0, os.path.join(ROOT, "tools", "setup"))
 from packages import Debian, Missing  # noqa: E402
 
 FOLDERS = "attr coll comm datatype errhan group info init io mpi_t pt2pt rma threads topo part errors ft spawn".split()
@@ -70,40 +71,50 @@ class Suite:
     def _wrapper(self):
         return os.path.join(self.prefix, "bin", "mpicc")
 
-    def _headers(self):
-        """Included before each source."""
-        return [HERE + "/mpi3.h"]
+    def _preprocessor_options(self):
+        return ["-include", HERE + "/mpi3.h"]
 
     def _options(self):
         return [*OPTIONS, STRICT] if self.strict else OPTIONS
 
-    def build(self, jobs):
-        """Configures and builds once per mpi.h; tests that fail to build have no program."""
+    def build(self, jobs, pattern=""):
+        """Configures once per mpi.h, and builds once each folder with tests whose names match; tests that fail to
+        build have no program."""
         stamp = os.path.join(self.tree, "stamp")
+        ready = []  # of the stamp's lines: what the copy was configured with, then the folders that are built
         if os.path.exists(stamp):
             with open(stamp, encoding="utf-8") as file:
-                if file.read() == self._fingerprint():
-                    return
-        shutil.rmtree(self.tree, ignore_errors=True)
-        os.makedirs(self.tree)
-        with open(os.path.join(self.tree, "build.log"), "w", encoding="utf-8") as log:
-            self._configure(log)
-            for folder in ("util", "dtpools"):
-                self._run(["make", "-j", str(jobs), "-C", folder], log, check=True)
-            for folder, programs in self._goals().items():
+                ready = file.read().split()
+        if ready[:1] != [self._fingerprint()]:
+            shutil.rmtree(self.tree, ignore_errors=True)
+            os.makedirs(self.tree)
+            with open(os.path.join(self.tree, "build.log"), "w", encoding="utf-8") as log:
+                self._configure(log)
+                for folder in ("util", "dtpools"):
+                    self._run(["make", "-j", str(jobs), "-C", folder], log, check=True)
+            ready = [self._fingerprint()]
+        with open(os.path.join(self.tree, "build.log"), "a", encoding="utf-8") as log:
+            for folder, programs in self._goals(pattern).items():
+                if folder in ready:
+                    continue
                 self._run(["make", "-k", "-j", str(jobs), "-C", folder, *programs], log)
-        with open(stamp, "w", encoding="utf-8") as file:
-            file.write(self._fingerprint())
+                ready.append(folder)
+                with open(stamp, "w", encoding="utf-8") as file:
+                    file.write("\n".join(ready) + "\n")
 
-    def _goals(self):
-        """Make targets by folder: all, or in the strict copy only its tests."""
-        if not self.strict:
-            return {folder: [] for folder in self._folders}
-        goals = {}
+    def _goals(self, pattern):
+        """Make targets by folder with matching tests: all of a folder, or in the strict copy only its tests."""
+        goals, chosen = {}, set()
         for test in self.tests():
             folder, program = os.path.split(os.path.relpath(test.program, self.tree))
-            goals.setdefault(folder, set()).add(program)
-        return {folder: sorted(programs) for folder, programs in goals.items()}
+            if not self.strict:
+                folder = folder.split(os.sep)[0]
+            targets = goals.setdefault(folder, set())
+            if self.strict:
+                targets.add(program)
+            if re.search(pattern, test.name):
+                chosen.add(folder)
+        return {folder: sorted(programs) for folder, programs in goals.items() if folder in chosen}
 
     def _configure(self, log):
         mpicc = self._wrapper
@@ -111,8 +122,7 @@ class Suite:
         self._run(["ar", "rcs", "libmpi3.a", "mpi3.o"], log, check=True)
         command = [self._configure_script(), f"--with-mpi={self.prefix}", *self._options()]
         command += [f"CC={mpicc}", f"MPICC={mpicc}", "CFLAGS=-O1 -w", f"LDFLAGS=-L{self.tree}", "LIBS=-lmpi3"]
-        included = " ".join(f"-include {header}" for header in self._headers())
-        command += [f"CPPFLAGS={included}", "--disable-dependency-tracking"]
+        command += ["CPPFLAGS=" + " ".join(self._preprocessor_options()), "--disable-dependency-tracking"]
         self._run(command, log, check=True)
 
     def _configure_script(self):
@@ -217,7 +227,9 @@ class FortranSuite(Suite):
 class OtherSuite(Suite):
     """The C tests as the wrapper of another MPI library builds them."""
 
-    def _headers(self):
-        """Names of MPIX_ functions; Open MPI has them in a header of its own."""
+    def _preprocessor_options(self):
+        """Open MPI has the names of MPIX_ functions in a header of its own, and version 4 hides functions of MPI 1 that
+        the suite's own library uses."""
+        options = ["-DOMPI_OMIT_MPI1_COMPAT_DECLS=0", "-include", "mpi.h"]
         extensions = os.path.join(self.prefix, "include", "mpi-ext.h")
-        return ["mpi.h", extensions] if os.path.exists(extensions) else ["mpi.h"]
+        return [*options, "-include", extensions] if os.path.exists(extensions) else options
