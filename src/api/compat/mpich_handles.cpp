@@ -39,9 +39,10 @@ void Slots::remove_locked(Handle handle, SlotKind kind) {
   const std::lock_guard guard(lock_);
   void* const native = this->native(handle);
   if (native == reinterpret_cast<void*>(kInvalidNative)) return;
-  if (--slot(index(handle)).references > 0) return;
+  Slot& slot = this->slot(index(handle));
+  if (--slot.references > 0) return;
   if (kind.shared) known_->erase(native);
-  give(index(handle));
+  give(slot, index(handle));
 }
 
 }  // namespace weft::compat

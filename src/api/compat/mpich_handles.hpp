@@ -52,7 +52,11 @@ class Slots {
   /// Drops a reference. Precondition: the kind owns the handle.
   void remove(Handle handle, SlotKind kind) {
     if (kind.shared || several_threads) return remove_locked(handle, kind);
-    if (native(handle) != reinterpret_cast<void*>(kInvalidNative)) give(index(handle));
+    Slot* const chunk = chunks_[index(handle) / kChunk].load(std::memory_order_relaxed);
+    if (chunk == nullptr) [[unlikely]]
+      return;
+    Slot& slot = chunk[index(handle) % kChunk];
+    if (slot.native != reinterpret_cast<void*>(kInvalidNative)) give(slot, index(handle));
   }
 
  private:
@@ -80,8 +84,7 @@ class Slots {
     slot.references = 1;
     return static_cast<Handle>(kind.tag << 26 | place);
   }
-  void give(uint32_t place) {
-    Slot& slot = this->slot(place);
+  void give(Slot& slot, uint32_t place) {
     slot.native = reinterpret_cast<void*>(kInvalidNative);
     slot.next = free_;
     free_ = place;

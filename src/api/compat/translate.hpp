@@ -150,18 +150,23 @@ class IntArray {
 inline void convert_array(int* values, MPI_Count size, int (*convert)(int)) {
   for (MPI_Count i = 0; values != nullptr && i < size; ++i) values[i] = convert(values[i]);
 }
-/// Requests that the call may complete: their handles become null.
+/// Requests that the call may complete: their handles become null. Loops keep members in registers.
 class RequestArray {
  public:
   RequestArray(Handle* handles, MPI_Count size) : handles_(handles), native_(handles ? size : 0) {
-    for (size_t i = 0; i < native_.size(); ++i) native_[i] = in<Request>(handles[i]);
+    MPI_Request* const native = native_.data();
+    const size_t count = native_.size();
+    for (size_t i = 0; i < count; ++i) native[i] = in<Request>(handles[i]);
   }
   [[nodiscard]] MPI_Request* data() { return handles_ ? native_.data() : nullptr; }
   void finish() {
-    for (size_t i = 0; i < native_.size(); ++i) {
-      if (native_[i] != MPI_REQUEST_NULL || handles_[i] == Request::foreign_null()) continue;
-      release<Request>(handles_[i]);
-      handles_[i] = Request::foreign_null();
+    const MPI_Request* const native = native_.data();
+    Handle* const handles = handles_;
+    const size_t count = native_.size();
+    for (size_t i = 0; i < count; ++i) {
+      if (native[i] != MPI_REQUEST_NULL || handles[i] == Request::foreign_null()) continue;
+      release<Request>(handles[i]);
+      handles[i] = Request::foreign_null();
     }
   }
 
