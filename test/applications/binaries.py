@@ -3,11 +3,10 @@
 # Programs of Debian, built for Open MPI or MPICH and not changed, give the same results on Weft as on their own MPI.
 # Exit status 77: the packages cannot be fetched.
 #
-# Usage: binaries.py WORK_FOLDER [--only NAME,...] [--markdown]
+# Usage: binaries.py WORK_FOLDER [--only NAME,...] [--ranks N] [--markdown]
 # Each program runs with 4 ranks (NetPIPE: 2) in two folders, once with each MPI; its kept lines must be equal (order of
 # lines apart), words with a point or an exponent within the tolerance.
 import argparse
-import dataclasses
 import os
 import random
 import re
@@ -16,7 +15,8 @@ import subprocess
 import sys
 import time
 
-from debian import LIBRARIES, OPENMPI, OPENMPI_OPTIONS, Missing, fetch, openmpi_variables, skip
+import simulations
+from debian import LIBRARIES, OPENMPI, OPENMPI_OPTIONS, Missing, Program, fetch, openmpi_variables, skip
 from run import equal
 
 MPI_PREFIX = os.environ.get("MPI_PREFIX", "")
@@ -130,15 +130,6 @@ true
 """
 
 
-@dataclasses.dataclass
-class Program:
-    packages: str
-    run: str  # shell commands; $RUN starts 4 ranks; the programs of the packages are on PATH
-    keep: str  # regular expression of the lines that are compared
-    tolerance: float = 0.0
-    mpi: str = "openmpi"
-
-
 PROGRAMS = {
     "hpcc": Program("hpcc", "sed 's/^1000 .*Ns$/120 Ns/' $ROOT/usr/share/doc/hpcc/examples/_hpccinf.txt > hpccinf.txt; "
                     "$RUN hpcc && cat hpccoutf.txt", r"\|\|.*(PASSED|FAILED)|^Success=|Found \d+ errors|^PTRANS_residual", 1e-9),
@@ -177,6 +168,7 @@ PROGRAMS = {
                             % (LIBRARIES, LIBRARIES), r"^cxx "),
     "python3-mpi4py": Program("python3-mpi4py", "PYTHONPATH=$ROOT/usr/lib/python3/dist-packages $RUN /usr/bin/python3 p.py",
                               r"^result", 1e-12),
+    **simulations.PROGRAMS,
 }  # fmt: skip
 
 
@@ -190,6 +182,7 @@ def write_inputs(folder):
         species.append([chance.choice("ACGT") if chance.random() < 0.1 else site for site in parent])
     files = {"s.phy": "8 300\n" + "".join("species%d  %s\n" % (i, "".join(one)) for i, one in enumerate(species))}
     files.update({"in.melt": LAMMPS, "cube.ine": CUBE, "p.py": PYTHON, "s.py": SLEPC, "cube.frm": FORM})
+    files.update(simulations.INPUTS)
     files.update({"a.cdl": CDL % ("a", 4), "b.cdl": CDL % ("b", 7)})
     for name, text in files.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
@@ -223,17 +216,17 @@ def execute(program, folder, root, launcher, variables):
     return kept
 
 
-def compare(name, program, work, root):
+def compare(program, work, root, ranks):
     """Returns the number of equal lines and seconds on Weft. Raises RuntimeError."""
+    count = "" if "-np" in program.run else " -n %d" % ranks
     if program.mpi == "openmpi":
-        own = " ".join([root + "/usr/bin/mpirun.openmpi", *OPENMPI_OPTIONS, "-n", "4"])
+        own = " ".join([root + "/usr/bin/mpirun.openmpi", *OPENMPI_OPTIONS])
         variables = openmpi_variables(root)
     else:
-        own, variables = "mpirun.mpich -n 4", {}
-    wanted = execute(program, work + "/own", root, own.replace(" -n 4", "") if "-np" in program.run else own, variables)
-    ranks = "" if "-np" in program.run else " -n 4"
+        own, variables = "mpirun.mpich", {}
+    wanted = execute(program, work + "/own", root, own + count, variables)
     begin = time.monotonic()
-    got = execute(program, work + "/weft", root, os.path.join(MPI_PREFIX, "bin", "mpiexec") + ranks, {})
+    got = execute(program, work + "/weft", root, os.path.join(MPI_PREFIX, "bin", "mpiexec") + count, {})
     if len(got) != len(wanted) or not all(equal(a, b, program.tolerance) for a, b in zip(got, wanted)):
         raise RuntimeError("results differ:\n--- its own MPI\n%s\n--- Weft\n%s" % ("\n".join(wanted), "\n".join(got)))
     return len(got), time.monotonic() - begin
@@ -243,6 +236,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("--only", help="names, separated by commas")
+    parser.add_argument("--ranks", type=int, default=4, help="some programs need 4 (default: %(default)s)")
     parser.add_argument("--markdown", action="store_true", help="print a table")
     chosen = parser.parse_args()
     work = os.path.abspath(chosen.folder)
@@ -257,7 +251,7 @@ def main():
             continue
         try:
             fetch(root, program.packages.split())
-            lines, seconds = compare(name, program, work, root)
+            lines, seconds = compare(program, work, root, chosen.ranks)
         except (Missing, RuntimeError) as error:
             failed.append(name)
             print("%s: FAILED: %s" % (name, error), flush=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Binary packages of Debian, unpacked to a folder without an installation.
+import dataclasses
 import glob
 import os
 import subprocess
@@ -10,6 +11,15 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu"
 OPENMPI = ["openmpi-bin", "openmpi-common", "libopenmpi3"]
 OPENMPI_OPTIONS = "--oversubscribe --mca pml ob1 --mca btl self,vader".split()
 SKIPPED = 77
+
+
+@dataclasses.dataclass
+class Program:
+    packages: str
+    run: str  # shell commands; $RUN starts 4 ranks; the programs of the packages are on PATH
+    keep: str  # regular expression of the lines that are compared
+    tolerance: float = 0.0
+    mpi: str = "openmpi"
 
 
 def skip(why):
@@ -23,22 +33,23 @@ class Missing(Exception):
 
 def fetch(root, packages):
     """Downloads packages and unpacks them to the folder `root`, once. Raises Missing."""
-    for name in packages:
-        stamp = os.path.join(root, name + ".unpacked")
-        if os.path.exists(stamp):
-            continue
-        os.makedirs(root, exist_ok=True)
-        with tempfile.TemporaryDirectory() as folder:
-            command = ["apt-get", "-q", "download", name]
-            try:
-                done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            except FileNotFoundError as error:
-                raise Missing(str(error)) from None
-            archives = glob.glob(folder + "/*.deb")
+    stamps = {name: os.path.join(root, name + ".unpacked") for name in packages}
+    missing = [name for name, stamp in stamps.items() if not os.path.exists(stamp)]
+    if not missing:
+        return
+    os.makedirs(root, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["apt-get", "-q", "download", *missing]
+        try:
+            done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        except FileNotFoundError as error:
+            raise Missing(str(error)) from None
+        for name in missing:
+            archives = glob.glob("%s/%s_*.deb" % (folder, name))
             if not archives:
                 raise Missing("apt-get finds no %s:\n%s" % (name, done.stdout[-500:]))
             subprocess.run(["dpkg", "-x", archives[0], root], check=True)
-        open(stamp, "w").close()
+            open(stamps[name], "w").close()
 
 
 def openmpi_variables(root):
