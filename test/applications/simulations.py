@@ -148,6 +148,13 @@ toldfe 1e-9
 pp_dirpath "."
 pseudos "Si.UPF"
 """
+BANDS = """(set! geometry-lattice (make lattice (size 1 1 no-size)))
+(set! geometry (list (make cylinder (center 0 0) (radius 0.2) (height infinity) (material (make dielectric (epsilon 12))))))
+(set! k-points (interpolate 2 (list (vector3 0 0 0) (vector3 0.5 0 0) (vector3 0.5 0.5 0))))
+(set! resolution 16)
+(set! num-bands 4)
+(run-tm)
+"""
 # Eight cells in a ring excite each other; spikes cross the ranks.
 NEURON = """load_file("stdrun.hoc")
 objref nil, pc, cell, times, ids, stim, con, list, cons
@@ -278,6 +285,11 @@ PROGRAMS = {
                                 "begin data;\ndimensions ntax=8 nchar=300;\nformat datatype=dna;\nmatrix'; sed 1d s.phy; echo ';\nend;\nbegin mrbayes;\n"
                                 "mcmc ngen=2000 nruns=2 nchains=4 samplefreq=100 printfreq=100 diagnfreq=1000;\nend;') > s.nex; "
                                 "$RUN $ROOT/usr/lib/mrbayes-mpi/mb-mpi s.nex && cat s.nex.run1.p s.nex.run2.p", r"^\d+\t-", 1e-5),
+    # It reads Scheme files by absolute paths: the packages' /usr/share takes the place of the system's in its own namespace.
+    "mpb-mpi (MPB)": Program("mpb-mpi mpb-scm guile-3.0-libs libctl7 libfftw3-double3 libfftw3-mpi3 libhdf5-openmpi-103-1 libaec0 libsz2",
+                             "export GUILE_LOAD_PATH=$ROOT/usr/share/guile/3.0 GUILE_LOAD_COMPILED_PATH=$LIB/guile/3.0/ccache GUILE_AUTO_COMPILE=0 "
+                             "GUILE_SYSTEM_EXTENSIONS_PATH=$LIB/guile/3.0/extensions; "
+                             "unshare -rm sh -c 'mount --bind $ROOT/usr/share /usr/share && $RUN mpb-mpi bands.ctl'", "freqs:", 1e-4),
     "dsimpletest (MUMPS)": Program("mumps-test libmumps-5.5 libscalapack-openmpi2.2 libscotch-7.0 libptscotch-7.0 libmetis5",
                                    "for t in s d; do $RUN $ROOT/usr/lib/mumps/${t}simpletest < $ROOT/usr/lib/mumps/input_simpletest_real; done; "
                                    "for t in c z; do $RUN $ROOT/usr/lib/mumps/${t}simpletest < $ROOT/usr/lib/mumps/input_simpletest_cmplx; done",
@@ -294,4 +306,4 @@ PROGRAMS = {
                     r"^result", 1e-9),
 }  # fmt: skip
 INPUTS = {"md.mdp": MD, "water.nw": NWCHEM, "si.in": ESPRESSO, "w.inp": CP2K, "elk.in": ELK, "si.abi": ABINIT,
-          "h.py": H5PY, "ring.hoc": NEURON, "views_in.star": VIEWS, "r.R": RMPI}  # fmt: skip
+          "bands.ctl": BANDS, "h.py": H5PY, "ring.hoc": NEURON, "views_in.star": VIEWS, "r.R": RMPI}  # fmt: skip
