@@ -100,10 +100,16 @@ OPENMPI = (
 THROUGH = {
     "mpich": MPICH,
     "openmpi": OPENMPI,
-    "debian-mpich": MPICH,
+    "debian-mpich": (
+        *MPICH,
+        (r"init/version ", "it compares MPI_Get_version with mpi.h (4.0): the library publishes 5.0, as MPICH 5 does"),
+    ),
     "debian-openmpi": (
         *OPENMPI,
-        (r"part/", "the mpi.h of Open MPI 4 is that of MPI 3.1, without partitioned communication"),
+        (
+            r"part/|comm/(cmsplit_type|idup_with_info) |info/(infogetstring|info_no_init|infocreateenv) |init/session",
+            "the mpi.h of Open MPI 4 is that of MPI 3.1: no partitioned communication, sessions, MPI_Info_get_string, ...",
+        ),
         (
             r"ft/(anysource|revoke_nofail|shrink|agree|agree_shrink|revoke_shrink|failure_ack) ",
             "Open MPI 4's mpi-ext.h has no names of fault tolerance (MPIX_Comm_revoke, ...)",

@@ -32,5 +32,15 @@ WEFT_COMPAT_NAMED(int, X_GPU_query_support, (int gpu, int* supported), "MPIX_GPU
   *supported = gpu == kCuda ? extensions.Query_cuda_support() : 0;
   return MPI_SUCCESS;
 }
+/// Names of MPICH 4 for functions that MPI 4.1 has.
+WEFT_COMPAT_NAMED(int, X_Delete_error_class, (int errorclass), "MPIX_Delete_error_class") {
+  return out_error(native.Remove_error_class(in_error(errorclass)));
+}
+WEFT_COMPAT_NAMED(int, X_Delete_error_code, (int errorcode), "MPIX_Delete_error_code") {
+  return out_error(native.Remove_error_code(in_error(errorcode)));
+}
+WEFT_COMPAT_NAMED(int, X_Delete_error_string, (int errorcode), "MPIX_Delete_error_string") {
+  return out_error(native.Remove_error_string(in_error(errorcode)));
+}
 
 }  // namespace weft::compat
