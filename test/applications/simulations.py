@@ -53,7 +53,7 @@ ESPRESSO = """&control
  ibrav=2, celldm(1)=10.2, nat=2, ntyp=1, ecutwfc=16
 /
 &electrons
- conv_thr=1d-9
+ conv_thr=1d-7
 /
 ATOMIC_SPECIES
 Si 28.086 Si.UPF
@@ -61,7 +61,7 @@ ATOMIC_POSITIONS alat
 Si 0.0 0.0 0.0
 Si 0.26 0.25 0.24
 K_POINTS automatic
-2 2 2 1 1 1
+1 1 3 0 0 0
 """
 CP2K = """&GLOBAL
   PROJECT w
