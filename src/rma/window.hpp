@@ -21,6 +21,7 @@
 #include "device/allocate.hpp"
 #include "device/pinned.hpp"
 #include "p2p/p2p.hpp"
+#include "rma/arguments.hpp"
 #include "rma/control.hpp"
 #include "rma/counters.hpp"
 #include "rma/error.hpp"
@@ -39,9 +40,6 @@ inline constexpr int kNoCheck = 1024, kNoPrecede = 2048, kNoPut = 4096, kNoStore
 enum class Lock : uint8_t { none, shared, exclusive };
 
 class Window;
-
-/// Attached memory of a peer, and the place of its window memory in it.
-using Target = transport::rma::Target;
 
 /// Memory that a peer has attached to a dynamic window.
 struct RemoteRegion {
@@ -85,43 +83,6 @@ struct OwnMemory {
   uint64_t length = 0;
   device::Memory memory;
   transport::rma::Id region = transport::rma::kNoId;
-};
-
-/// The memory of a buffer with data. The first byte is asked for: MPI_BOTTOM is no address of the memory.
-[[nodiscard]] inline device::Memory kind_of(const p2p::Buffer& buffer) {
-  if (!device::available()) [[likely]]
-    return {};
-  return device::classify(reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(buffer.address) +
-                                                  static_cast<uintptr_t>(buffer.type->true_lb())));
-}
-
-/// The same for another buffer of the call: no query of the driver if it lies in the GPU memory `known`.
-[[nodiscard]] inline device::Memory kind_of(const p2p::Buffer& buffer, const device::Memory& known) {
-  const auto* const first = static_cast<const std::byte*>(buffer.address) + buffer.type->true_lb();
-  if (known.on_device() && buffer.type->contiguous() &&
-      known.covers(first, static_cast<size_t>(buffer.count * buffer.type->size())))
-    return known;
-  return kind_of(buffer);
-}
-
-/// Target arguments of an operation.
-struct Area {
-  int rank;
-  int64_t disp;
-  int64_t count;
-  const datatype::Datatype& type;
-};
-
-/// Target memory of an operation. Offsets wrap around: with MPI_BOTTOM they are negative.
-struct Place {
-  Peer* peer = nullptr;
-  Target* target = nullptr;
-  uint64_t offset = 0;         ///< of displacement 0 of the target type in `target`
-  uint64_t window_offset = 0;  ///< the same from the window's base, or the address in a dynamic window
-  std::byte* host = nullptr;   ///< the same as an address of this process; null: not mapped
-  bool on_device = false;
-  bool gpu_atomics = false;
-  uint64_t bytes = 0;  ///< packed size
 };
 
 /// The request of MPI_Rput and similar calls.
