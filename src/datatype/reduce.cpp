@@ -17,6 +17,10 @@ template <class T>
 struct IsPair : std::false_type {};
 template <class V, class I>
 struct IsPair<Pair<V, I>> : std::true_type {};
+template <class T>
+struct IsComplex : std::false_type {};
+template <class T>
+struct IsComplex<Complex<T>> : std::true_type {};
 
 /// An element without alignment or aliasing assumptions.
 template <class T>
@@ -31,14 +35,41 @@ struct __attribute__((packed, may_alias)) Unaligned {
 #define WEFT_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
+/// Vector instructions that loops are compiled for. Results are equal bit by bit: nothing is contracted. (GCC
+/// 12 contracts complex products if it may use AVX-512, whatever its options say.)
+enum class Vectors : uint8_t { baseline, avx2, avx512 };
+#if defined(__x86_64__) || defined(__i386__)
+constexpr size_t kVectorLevels = 3;
+#define WEFT_AVX2 __attribute__((target("avx2")))
+#define WEFT_AVX512 __attribute__((target("avx2,avx512f,avx512bw")))
+#else
+constexpr size_t kVectorLevels = 1;
+#define WEFT_AVX2
+#define WEFT_AVX512
+#endif
+
 template <ReduceOp op, class T>
-void loop(const void* left, const void* right, void* result, size_t count) {
+__attribute__((always_inline)) inline void loop_over(const void* left, const void* right, void* result,
+                                                     size_t count) {
   const auto* a = static_cast<const Unaligned<T>*>(left);
   const auto* b = static_cast<const Unaligned<T>*>(right);
   auto* to = static_cast<Unaligned<T>*>(result);
   WEFT_INDEPENDENT
   for (size_t i = 0; i < count; ++i)
     to[i].value = element::narrow<T>(Apply<op>::of(element::widen(a[i].value), element::widen(b[i].value)));
+}
+
+template <ReduceOp op, class T>
+void loop(const void* left, const void* right, void* result, size_t count) {
+  loop_over<op, T>(left, right, result, count);
+}
+template <ReduceOp op, class T>
+WEFT_AVX2 void loop_avx2(const void* left, const void* right, void* result, size_t count) {
+  loop_over<op, T>(left, right, result, count);
+}
+template <ReduceOp op, class T>
+WEFT_AVX512 void loop_avx512(const void* left, const void* right, void* result, size_t count) {
+  loop_over<op, T>(left, right, result, count);
 }
 
 template <class T>
@@ -83,7 +114,7 @@ void pair_loop(const void* left, const void* right, void* result, size_t count) 
   }
 }
 
-template <ReduceOp op, class T, Group group>
+template <ReduceOp op, class T, Group group, Vectors vectors>
 constexpr ReduceFn function_for() {
   if constexpr (!allowed(op, group))
     return nullptr;
@@ -93,25 +124,56 @@ constexpr ReduceFn function_for() {
     return pair_loop<op, T>;
   else if constexpr (op == ReduceOp::replace)
     return replace<T>;
-  else
+  else if constexpr (vectors == Vectors::baseline)
     return loop<op, T>;
+  else if constexpr (vectors == Vectors::avx2 || IsComplex<T>::value)
+    return loop_avx2<op, T>;
+  else
+    return loop_avx512<op, T>;
 }
 
-template <class T, Group group, size_t... op>
+template <class T, Group group, Vectors vectors, size_t... op>
 constexpr std::array<ReduceFn, kReduceOpCount> row(std::index_sequence<op...>) {
-  return {function_for<static_cast<ReduceOp>(op), T, group>()...};
+  return {function_for<static_cast<ReduceOp>(op), T, group, vectors>()...};
 }
 
-constexpr std::array<std::array<ReduceFn, kReduceOpCount>, kBasicCount> kTable = {
-#define WEFT_X(name, type, group) row<type, Group::group>(std::make_index_sequence<kReduceOpCount>()),
-    WEFT_BASIC_TYPES(WEFT_X)
+using Table = std::array<std::array<ReduceFn, kReduceOpCount>, kBasicCount>;
+template <Vectors vectors>
+constexpr Table table() {
+  return {
+#define WEFT_X(name, type, group) \
+  row<type, Group::group, vectors>(std::make_index_sequence<kReduceOpCount>()),
+      WEFT_BASIC_TYPES(WEFT_X)
 #undef WEFT_X
-};
+  };
+}
+
+template <size_t... level>
+constexpr std::array<Table, sizeof...(level)> tables(std::index_sequence<level...>) {
+  return {table<static_cast<Vectors>(level)>()...};
+}
+constexpr std::array<Table, kVectorLevels> kTables = tables(std::make_index_sequence<kVectorLevels>());
+
+const Table* g_table = kTables.data();  // for initialisers of other files that run earlier
+[[maybe_unused]] const bool g_table_found = (g_table = &kTables[vector_levels() - 1], true);
 
 }  // namespace
 
+size_t vector_levels() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) return 3;
+  if (__builtin_cpu_supports("avx2")) return 2;
+#endif
+  return 1;
+}
+
+ReduceFn reduce_function_for(size_t level, ReduceOp op, Basic basic) {
+  return kTables[level][static_cast<size_t>(reduction_type(basic))][static_cast<size_t>(op)];
+}
+
 ReduceFn reduce_function(ReduceOp op, Basic basic) {
-  return kTable[static_cast<size_t>(reduction_type(basic))][static_cast<size_t>(op)];
+  return (*g_table)[static_cast<size_t>(reduction_type(basic))][static_cast<size_t>(op)];
 }
 
 const char* name(ReduceOp op) {

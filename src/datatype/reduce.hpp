@@ -27,6 +27,10 @@ using ReduceFn = void (*)(const void* left, const void* right, void* result, siz
 /// nullptr if the operation is not defined for the type (MPI 5.0 section 6.9.2 and reduction_type()). minloc
 /// and maxloc: pairs (section 6.9.4); replace and no_op: all types (section 12.3.4).
 [[nodiscard]] ReduceFn reduce_function(ReduceOp op, Basic basic);
+/// The same function for vector instructions of a level below vector_levels(), the levels that the processor
+/// has: 0 works on all processors, reduce_function() uses the highest. All give the same results.
+[[nodiscard]] size_t vector_levels();
+[[nodiscard]] ReduceFn reduce_function_for(size_t level, ReduceOp op, Basic basic);
 [[nodiscard]] const char* name(ReduceOp op);
 
 }  // namespace weft::datatype

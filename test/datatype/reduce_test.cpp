@@ -185,6 +185,48 @@ TEST(Reduce, Floats) {
   check_floats<Float128>(Basic::float128);
 }
 
+/// All levels of vector instructions of this processor give the bits of level 0.
+template <class T>
+void check_levels(Basic basic) {
+  std::mt19937_64 random(2);
+  std::vector<T> in(kElements), start(kElements);
+  for (std::vector<T>* values : {&in, &start})
+    for (T& value : *values) {
+      if constexpr (std::is_integral_v<T>)
+        value = static_cast<T>(random());
+      else
+        value = static_cast<T>(static_cast<int64_t>(random() % 2000001) - 1000000) / 7;
+    }
+  for (const ReduceOp op : kAll) {
+    if (reduce_function(op, basic) == nullptr) continue;
+    EXPECT_EQ(reduce_function(op, basic), reduce_function_for(vector_levels() - 1, op, basic));
+    for (const size_t shift : {0, 1}) {
+      auto expected = start;
+      run(reduce_function_for(0, op, basic), in, expected, shift);
+      for (size_t level = 1; level < vector_levels(); ++level) {
+        auto inout = start;
+        run(reduce_function_for(level, op, basic), in, inout, shift);
+        EXPECT_EQ(std::memcmp(inout.data(), expected.data(), kElements * sizeof(T)), 0)
+            << name(op) << ' ' << traits_of(basic).name << " level " << level;
+      }
+    }
+  }
+}
+
+TEST(Reduce, Levels) {
+  check_levels<int8_t>(Basic::int8);
+  check_levels<int16_t>(Basic::int16);
+  check_levels<int32_t>(Basic::int32);
+  check_levels<int64_t>(Basic::int64);
+  check_levels<uint8_t>(Basic::uint8);
+  check_levels<uint16_t>(Basic::uint16);
+  check_levels<uint32_t>(Basic::uint32);
+  check_levels<uint64_t>(Basic::uint64);
+  check_levels<uint8_t>(Basic::c_bool);
+  check_levels<float>(Basic::float32);
+  check_levels<double>(Basic::float64);
+}
+
 template <class T>
 void check_complex(Basic basic) {
   std::vector<Complex<T>> in(kElements), start(kElements);
