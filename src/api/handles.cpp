@@ -18,6 +18,16 @@
 
 namespace weft::api {
 
+namespace {
+
+SimpleType simple_type(const datatype::Datatype* type) {
+  const auto basic = type != nullptr && type->contiguous() ? type->basic() : std::nullopt;
+  if (!basic || datatype::traits_of(*basic).size != type->size()) return {};
+  return {static_cast<uint8_t>(type->size()), *basic, rma::comparable(*basic)};
+}
+
+}  // namespace
+
 HandleTables::HandleTables()
     : communicators(core::Communicator::slab()),
       groups(core::Group::slab()),
@@ -29,7 +39,10 @@ HandleTables::HandleTables()
       completed_send(&p2p::CompletedSend::shared()),
       windows(rma::Window::slab()),
       files(io::File::slab()) {
-  for (uintptr_t i = 0; i < kDatatypes; ++i) datatypes[i] = datatype::predefined(kDatatypeFirst + i);
+  for (uintptr_t i = 0; i < kDatatypes; ++i) {
+    datatypes[i] = datatype::predefined(kDatatypeFirst + i);
+    simple_types[i] = simple_type(datatypes[i]);
+  }
   for (uintptr_t i = 0; i < kOps; ++i) ops[i] = core::Op::predefined(kOpFirst + i);
 }
 

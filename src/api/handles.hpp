@@ -25,11 +25,19 @@ namespace weft::api {
 inline constexpr uintptr_t kPredefinedEnd = 0x1000;
 inline constexpr uintptr_t kDatatypeFirst = 0x200, kDatatypes = 0x100, kOpFirst = 0x20, kOps = 0x20;
 
+/// A predefined type whose elements are contiguous and basic.
+struct SimpleType {
+  uint8_t bytes = 0;  ///< 0: another type
+  datatype::Basic basic{};
+  bool comparable = false;  ///< by MPI_Compare_and_swap
+};
+
 /// Read-only after the library is loaded.
 struct HandleTables {
   HandleTables();
   datatype::Datatype* datatypes[kDatatypes];
   core::Op* ops[kOps];
+  SimpleType simple_types[kDatatypes];
   Slab<core::Communicator>& communicators;
   Slab<core::Group>& groups;
   Slab<core::Op>& ops_slab;

@@ -9,10 +9,15 @@
 #include "api/impl.hpp"
 #include "api/instance.hpp"
 #include "api/memory_kinds.hpp"
+#include "api/now.hpp"
 #include "api/objects.hpp"
 #include "rma/window.hpp"
 
-namespace weft::api::impl {
+namespace weft::api {
+
+rma::Window* now::g_recent_windows[now::kRecentWindows];
+
+namespace impl {
 namespace {
 
 using rma::Flavor;
@@ -126,6 +131,7 @@ Status Win_free(MPI_Win* handle) {
   *handle = MPI_WIN_NULL;
   auto kept = core::Ref<Window>::share(&win);
   Status freed = Window::free(&win);
+  now::forget(win);
   if (!freed.ok()) keep_error_window(std::move(kept));
   return freed;
 }
@@ -216,4 +222,5 @@ Status Win_sync(Window& win) {
   return {};
 }
 
-}  // namespace weft::api::impl
+}  // namespace impl
+}  // namespace weft::api

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/counters.hpp"
 #include "base/trace.hpp"
 #include "core/op.hpp"
 #include "core/remote_memory.hpp"
 #include "device/pinned.hpp"
 #include "device/reduce.hpp"
 #include "rma/messages.hpp"
+#include "rma/now.hpp"
 #include "rma/window.hpp"
 
 namespace weft::rma {
@@ -18,22 +18,6 @@ namespace {
 
 using datatype::Basic;
 using datatype::ReduceOp;
-
-counters::Counter accumulates("window.accumulates", counters::Unit::events,
-                              "Accumulate operations on windows, with or without fetch");
-counters::Counter accumulate_bytes("window.accumulate_bytes", counters::Unit::bytes,
-                                   "Bytes of windows that accumulate operations have updated or fetched");
-counters::Counter compare_and_swaps("window.compare_and_swaps", counters::Unit::events,
-                                    "Compare-and-swap operations on windows");
-
-/// Holds the accumulate lock of a control block until destruction.
-struct AccumulateScope {
-  explicit AccumulateScope(Control& of) : control(of) {}
-  ~AccumulateScope() { control.end_accumulate(); }
-  AccumulateScope(const AccumulateScope&) = delete;
-  AccumulateScope& operator=(const AccumulateScope&) = delete;
-  Control& control;
-};
 
 /// Whether this process can launch kernels on the target's memory.
 bool launches_on(const Place& place) {
@@ -45,11 +29,6 @@ Error bad_type(const char* why) {
 }
 
 }  // namespace
-
-void count_accumulate(uint64_t bytes) {
-  accumulates.add();
-  accumulate_bytes.add(bytes);
-}
 
 void combine(ReduceOp op, Basic basic, const std::byte* in, std::byte* inout, size_t n) {
   const auto function = datatype::reduce_function(op, basic);
@@ -103,6 +82,7 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     return {};
   }
   count_accumulate(place.bytes);
+  fence_stores();
   trace::annotate({place.bytes, area.rank, -1, comm->number()});
   const auto on_gpu = element_operation(area, place, op.kind, basic_of_target, false);
   const Basic basic = moves ? basic_of_target.value_or(Basic::byte) : *basic_of_target;
@@ -114,6 +94,7 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     const auto n = place.bytes / static_cast<uint64_t>(datatype::traits_of(basic).size);
     WEFT_TRY(begin_accumulate(*place.peer));
     const AccumulateScope scope(*place.peer->control);
+    g_stores_unfenced = true;
     if (result != nullptr) std::memcpy(result->address, place.host, place.bytes);
     if (op.kind == ReduceOp::replace)
       std::memmove(place.host, origin.address, place.bytes);
@@ -158,17 +139,22 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
   return execute(area, place, in, nullptr, op.kind, basic, result, request);
 }
 
+bool comparable(Basic basic) {
+  using datatype::Group;
+  const Group group = datatype::traits_of(basic).group;
+  return group == Group::c_integer || group == Group::fortran_integer || group == Group::logical ||
+         group == Group::multi_language || group == Group::byte || basic == Basic::character;
+}
+
 Status Window::compare_and_swap(const void* origin, const void* compare, void* result, const Area& area) {
   const auto basic = area.type.predefined() ? area.type.basic() : std::nullopt;
-  const auto group = basic ? datatype::traits_of(*basic).group : datatype::Group::no_reduction;
-  using datatype::Group;
-  if (group != Group::c_integer && group != Group::fortran_integer && group != Group::logical &&
-      group != Group::multi_language && group != Group::byte && basic != Basic::character)
+  if (!basic || !comparable(*basic))
     return bad_type("of MPI_Compare_and_swap must be a predefined integer, logical or byte type");
   if (area.rank == p2p::kProcNull) return {};
   Place place;
   WEFT_TRY(locate(area, place));
-  compare_and_swaps.add();
+  g_operations.compare_and_swaps.add();
+  fence_stores();
   trace::annotate({place.bytes, area.rank, -1, comm->number()});
   const p2p::Buffer from = p2p::buffer_of(origin, 1, area.type),
                     expect = p2p::buffer_of(compare, 1, area.type), to = p2p::buffer_of(result, 1, area.type);
@@ -176,6 +162,7 @@ Status Window::compare_and_swap(const void* origin, const void* compare, void* r
       !kind_of(expect).on_device() && !kind_of(to).on_device()) [[likely]] {
     WEFT_TRY(begin_accumulate(*place.peer));
     const AccumulateScope scope(*place.peer->control);
+    g_stores_unfenced = true;
     const bool equal = std::memcmp(place.host, compare, place.bytes) == 0;
     std::memcpy(result, place.host, place.bytes);
     if (equal) p2p::copy_small(place.host, origin, place.bytes);
@@ -245,6 +232,7 @@ Status Window::update_locked(const Area& area, const Place& place, const std::by
                              const std::byte* compare, ReduceOp op, Basic basic, std::byte* old) {
   WEFT_TRY(begin_accumulate(*place.peer));
   const AccumulateScope scope(*place.peer->control);
+  g_stores_unfenced = true;
   return update(area, place, in, compare, op, basic, old);
 }
 

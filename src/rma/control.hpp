@@ -17,13 +17,14 @@ struct Control {
 
   alignas(64) std::atomic<uint32_t> lock;        ///< kExclusive + rank, or the number of shared locks
   alignas(64) std::atomic<uint32_t> accumulate;  ///< 1 + rank that executes an accumulate operation; 0: none
-  alignas(64) std::atomic<uint32_t> completes;   ///< number of MPI_Win_complete calls for this process
-  std::atomic<uint32_t> version;                 ///< changes with the memory attached to a dynamic window
+  alignas(64) std::atomic<uint32_t> barriers;    ///< number of Window::barrier_of_host() calls of the process
+  alignas(64) std::atomic<uint32_t> version;     ///< changes with the memory attached to a dynamic window
 
-  /// Words of one rank.
+  /// Words of one rank, which alone stores to them: no atomic operation waits for their cache line.
   struct OfRank {
-    std::atomic<uint32_t> posts;   ///< MPI_Win_post calls that allow this process to access its memory
-    std::atomic<uint32_t> shared;  ///< 1: the rank holds a shared lock
+    std::atomic<uint32_t> posts;      ///< its MPI_Win_post calls that allow this process to access its memory
+    std::atomic<uint32_t> completes;  ///< its MPI_Win_complete calls that have accessed this process's memory
+    std::atomic<uint32_t> shared;     ///< 1: it holds a shared lock
   };
   [[nodiscard]] OfRank& of(int rank) { return reinterpret_cast<OfRank*>(this + 1)[rank]; }
   [[nodiscard]] static size_t bytes(int ranks, bool slots) {

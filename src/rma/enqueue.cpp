@@ -137,7 +137,8 @@ Status Window::fence_enqueue(int assertion) {
   call.kind = device::kernel::WindowSync::barrier;
   WEFT_TRY(sync_enqueue(call));
   used_ = false;
-  fence_ = access_all_ = (assertion & kNoSucceed) == 0;
+  fence_ = (assertion & kNoSucceed) == 0;
+  set_access_to_all(fence_);
   return {};
 }
 

@@ -160,7 +160,7 @@ void Messages::on_sync(core::ProcessId source, const SyncMessage& message) {
       control.of(rank).posts.fetch_add(1);
       break;
     case Sync::complete:
-      control.completes.fetch_add(1);
+      control.of(rank).completes.fetch_add(1);
       break;
     default:
       stale.add();

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/counters.hpp"
 #include "base/trace.hpp"
 #include "core/remote_memory.hpp"
 #include "rma/messages.hpp"
+#include "rma/now.hpp"
 #include "rma/window.hpp"
 
 namespace weft::rma {
@@ -107,11 +107,6 @@ Status Window::locate(const Area& area, Place& place) {
 
 namespace {
 
-counters::Counter puts("window.puts", counters::Unit::events, "Puts into windows");
-counters::Counter put_bytes("window.put_bytes", counters::Unit::bytes, "Bytes of puts into windows");
-counters::Counter gets("window.gets", counters::Unit::events, "Gets from windows");
-counters::Counter get_bytes("window.get_bytes", counters::Unit::bytes, "Bytes of gets from windows");
-
 Error sizes_differ(uint64_t origin, uint64_t target) {
   return {origin > target ? Errc::truncate : Errc::count,
           "the origin has " + std::to_string(origin) + " bytes of data and the target " +
@@ -129,9 +124,26 @@ void finish(WindowRequest* request) {
 
 }  // namespace
 
+using counters::Unit;
+OperationCounters g_operations{
+    {"window.puts", Unit::events, "Puts into windows"},
+    {"window.put_bytes", Unit::bytes, "Bytes of puts into windows"},
+    {"window.gets", Unit::events, "Gets from windows"},
+    {"window.get_bytes", Unit::bytes, "Bytes of gets from windows"},
+    {"window.accumulates", Unit::events, "Accumulate operations on windows, with or without fetch"},
+    {"window.accumulate_bytes", Unit::bytes,
+     "Bytes of windows that accumulate operations have updated or fetched"},
+    {"window.compare_and_swaps", Unit::events, "Compare-and-swap operations on windows"}};
+bool g_stores_unfenced = false;
+
 void count_move(bool put, uint64_t bytes) {
-  (put ? puts : gets).add();
-  (put ? put_bytes : get_bytes).add(bytes);
+  (put ? g_operations.puts : g_operations.gets).add();
+  (put ? g_operations.put_bytes : g_operations.get_bytes).add(bytes);
+}
+
+void count_accumulate(uint64_t bytes) {
+  g_operations.accumulates.add();
+  g_operations.accumulate_bytes.add(bytes);
 }
 
 Status Window::put(const p2p::Buffer& origin, const Area& area, WindowRequest* request) {
@@ -144,17 +156,14 @@ Status Window::put(const p2p::Buffer& origin, const Area& area, WindowRequest* r
   const auto bytes = static_cast<uint64_t>(origin.count * origin.type->size());
   if (bytes != place.bytes) [[unlikely]]
     return sizes_differ(bytes, place.bytes);
-  puts.add();
-  put_bytes.add(bytes);
+  count_move(true, bytes);
   trace::annotate({bytes, area.rank, -1, comm->number()});
   device::Memory memory;
   if (bytes != 0) memory = kind_of(origin);
   if (bytes == 0 || (place.host != nullptr && !memory.on_device())) [[likely]] {
+    g_stores_unfenced = true;
     if (origin.type->contiguous() && area.type.contiguous()) [[likely]] {
-      if (bytes <= 8)
-        p2p::copy_small(place.host, origin.address, bytes);
-      else
-        std::memmove(place.host, origin.address, bytes);
+      if (bytes != 0) copy_element(place.host, origin.address, bytes);
     } else {
       (void)datatype::copy(origin.address, origin.count, *origin.type, place.host, area.count, area.type);
     }
@@ -174,17 +183,14 @@ Status Window::get(const p2p::Buffer& origin, const Area& area, WindowRequest* r
   const auto bytes = static_cast<uint64_t>(origin.count * origin.type->size());
   if (bytes != place.bytes) [[unlikely]]
     return sizes_differ(place.bytes, bytes);
-  gets.add();
-  get_bytes.add(bytes);
+  count_move(false, bytes);
+  fence_stores();
   trace::annotate({bytes, area.rank, -1, comm->number()});
   device::Memory memory;
   if (bytes != 0) memory = kind_of(origin);
   if (bytes == 0 || (place.host != nullptr && !memory.on_device())) [[likely]] {
     if (origin.type->contiguous() && area.type.contiguous()) [[likely]] {
-      if (bytes <= 8)
-        p2p::copy_small(origin.address, place.host, bytes);
-      else
-        std::memmove(origin.address, place.host, bytes);
+      if (bytes != 0) copy_element(origin.address, place.host, bytes);
     } else {
       (void)datatype::copy(place.host, area.count, area.type, origin.address, origin.count, *origin.type);
     }

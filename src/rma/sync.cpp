@@ -6,28 +6,13 @@
 #include "core/remote_memory.hpp"
 #include "rma/exchange.hpp"
 #include "rma/messages.hpp"
+#include "rma/now.hpp"
 #include "rma/window.hpp"
-#include "transport/shm/shm.hpp"
 
 namespace weft::rma {
 namespace {
 
 constexpr int kDirectPolls = 200;  // rounds of about 30 ns before a flush makes progress on everything
-
-/// Wakes a process that sleeps in a wait for its control block.
-void notify(core::Instance& instance, core::ProcessId process) {
-  if (instance.shm != nullptr && process != instance.self) instance.shm->notify(process);
-}
-
-/// Ranks in the window of the processes of `group`.
-Result<std::vector<int>> ranks_of(const Window& window, const core::Group& group) {
-  std::vector<int> ranks;
-  for (const core::ProcessId process : group.processes()) {
-    ranks.push_back(window.rank_of(process));
-    if (ranks.back() < 0) return Error(Errc::group, "group has a process that is not in the window");
-  }
-  return ranks;
-}
 
 }  // namespace
 
@@ -37,13 +22,25 @@ Status check_assertion(int assertion, int allowed) {
                "assert = " + std::to_string(assertion) + " has bits that this call does not define");
 }
 
+Status Window::find_ranks(core::Group& group, GroupRanks& found) const {
+  if (found.group.get() == &group) [[likely]]
+    return {};
+  found = {};
+  for (const core::ProcessId process : group.processes()) {
+    found.ranks.push_back(rank_of(process));
+    if (found.ranks.back() < 0) return Error(Errc::group, "group has a process that is not in the window");
+  }
+  found.group = core::Ref<core::Group>::share(&group);
+  return {};
+}
+
 Status Window::check_idle(const char* call) const {
-  if (locks_ != 0 || lock_all_ || starting_ || exposed_ >= 0)
+  if (locks_ != 0 || lock_all_ || starting_ || exposed_)
     return error(ErrorClass::sync, std::string(call) + " while an epoch of " +
-                                       (starting_       ? "MPI_Win_start"
-                                        : exposed_ >= 0 ? "MPI_Win_post"
-                                        : lock_all_     ? "MPI_Win_lock_all"
-                                                        : "MPI_Win_lock") +
+                                       (starting_   ? "MPI_Win_start"
+                                        : exposed_  ? "MPI_Win_post"
+                                        : lock_all_ ? "MPI_Win_lock_all"
+                                                    : "MPI_Win_lock") +
                                        " is open: end it first");
   return {};
 }
@@ -58,8 +55,14 @@ Status Window::open_access(const char* call) {
   if (used_)
     return error(ErrorClass::sync,
                  std::string(call) + " while an epoch of MPI_Win_fence is open: call MPI_Win_fence first");
-  fence_ = access_all_ = false;
+  fence_ = false;
+  set_access_to_all(false);
   return {};
+}
+
+void Window::set_access_to_all(bool open) {
+  if (std::exchange(access_all_, open) == open) return;
+  for (Peer& peer : peers) update_access(peer);
 }
 
 Error Window::no_epoch(int rank) const {
@@ -73,51 +76,70 @@ Status Window::fence(int assertion) {
   WEFT_TRY(check_idle("MPI_Win_fence"));
   if (has_slots_) bind_all_posted();
   Status flushed = flush_all();
-  Status met = barrier(*comm);
+  Status met = host_barrier_ ? barrier_of_host() : barrier(*comm);
   if (has_slots_) drain_slots();
   if (has_slots_ && !met.ok()) release_bound();  // a target may have left before it could see them
   WEFT_TRY(std::move(met));
   if (has_slots_ && flushed.ok()) flushed = settle_results();
   used_ = false;
-  fence_ = access_all_ = (assertion & kNoSucceed) == 0;
+  fence_ = (assertion & kNoSucceed) == 0;
+  set_access_to_all(fence_);
   return flushed;
 }
 
-Status Window::post(const core::Group& group, int assertion) {
+Status Window::barrier_of_host() {
+  if (instance.failures.changes() != 0) [[unlikely]]
+    WEFT_TRY(instance.failures.check(*comm));
+  const uint32_t number = control->barriers.load(std::memory_order_relaxed) + 1;
+  control->barriers.store(number, std::memory_order_release);
+  for (Peer& peer : peers) {
+    const std::atomic<uint32_t>& theirs = peer.control->barriers;
+    WEFT_TRY(wait_for(
+        [&] { return static_cast<int32_t>(theirs.load(std::memory_order_acquire) - number) >= 0; }, {}));
+  }
+  return {};
+}
+
+Status Window::post(core::Group& group, int assertion) {
   WEFT_TRY(check_assertion(assertion, kNoCheck | kNoStore | kNoPut));
-  if (exposed_ >= 0)
+  if (exposed_)
     return error(ErrorClass::sync, "an exposure epoch is open: call MPI_Win_wait or MPI_Win_test first");
-  auto ranks = ranks_of(*this, group);
-  if (!ranks) return std::move(ranks).error();
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (const int rank : *ranks) {
+  WEFT_TRY(find_ranks(group, exposure_));
+  for (const int rank : exposure_.ranks) {
     Peer& peer = peers[static_cast<size_t>(rank)];
     if (peer.control != nullptr) {
-      peer.control->of(comm->rank()).posts.fetch_add(1);
-      notify(instance, peer.process);
+      peer.control->of(own_rank_).posts.store(++peer.posts_made, std::memory_order_release);
+      notify(peer);
     } else {
       Messages::of(instance).send_sync(*this, peer, Sync::post);
     }
   }
-  exposed_ = group.size();
+  exposed_ = true;
   return {};
 }
 
-Status Window::start(const core::Group& group, int assertion) {
+Status Window::start(core::Group& group, int assertion) {
   WEFT_TRY(check_assertion(assertion, kNoCheck));
   if (locks_ != 0) return error(ErrorClass::sync, "an access epoch of MPI_Win_lock is open: end it first");
   WEFT_TRY(open_access("MPI_Win_start"));
-  auto ranks = ranks_of(*this, group);
-  if (!ranks) return std::move(ranks).error();
-  for (const int rank : *ranks) {
+  WEFT_TRY(find_ranks(group, access_));
+  starting_ = true;  // a wait releases the lock
+  for (const int rank : access_.ranks) {
     Peer& peer = peers[static_cast<size_t>(rank)];
-    WEFT_TRY(
+    Status posted =
         wait_for([&] { return control->of(rank).posts.load(std::memory_order_acquire) != peer.posts_seen; },
-                 {wait_table::What::window_post, rank}));
+                 {wait_table::What::window_post, rank});
+    if (!posted.ok()) {
+      starting_ = false;
+      return posted;
+    }
     ++peer.posts_seen;
   }
-  for (const int rank : *ranks) peers[static_cast<size_t>(rank)].started = true;
-  starting_ = true;
+  for (const int rank : access_.ranks) {
+    Peer& peer = peers[static_cast<size_t>(rank)];
+    peer.started = true;
+    update_access(peer);
+  }
   return {};
 }
 
@@ -125,14 +147,16 @@ Status Window::complete() {
   if (!starting_) return error(ErrorClass::sync, "there is no access epoch: call MPI_Win_start first");
   starting_ = false;
   Status outcome;
-  for (Peer& peer : peers) {
-    if (!std::exchange(peer.started, false)) continue;
+  for (const int rank : access_.ranks) {
+    Peer& peer = peers[static_cast<size_t>(rank)];
+    peer.started = false;
+    update_access(peer);
     if (peer.posted.result == nullptr) bind_posted(peer);
     Status flushed = flush_peer(peer);
     if (outcome.ok()) outcome = std::move(flushed);
     if (peer.control != nullptr) {
-      peer.control->completes.fetch_add(1);
-      notify(instance, peer.process);
+      peer.control->of(own_rank_).completes.store(++peer.completes_made, std::memory_order_release);
+      notify(peer);
     } else {
       Messages::of(instance).send_sync(*this, peer, Sync::complete);
     }
@@ -141,12 +165,14 @@ Status Window::complete() {
 }
 
 Result<bool> Window::wait(bool block) {
-  if (exposed_ < 0) return error(ErrorClass::sync, "there is no exposure epoch: call MPI_Win_post first");
+  if (!exposed_) return error(ErrorClass::sync, "there is no exposure epoch: call MPI_Win_post first");
   core::Operands event{wait_table::What::window_complete};
   const auto done = [&] {
-    event.count =
-        exposed_ - static_cast<int64_t>(control->completes.load(std::memory_order_acquire) - completes_seen_);
-    return event.count <= 0;
+    event.count = 0;
+    for (const int rank : exposure_.ranks)
+      event.count += control->of(rank).completes.load(std::memory_order_acquire) ==
+                     peers[static_cast<size_t>(rank)].completes_seen;
+    return event.count == 0;
   };
   if (block)
     WEFT_TRY(wait_for(done, event));
@@ -157,8 +183,8 @@ Result<bool> Window::wait(bool block) {
     return false;
   }
   if (has_slots_) drain_slots();
-  completes_seen_ += static_cast<uint32_t>(exposed_);
-  exposed_ = -1;
+  for (const int rank : exposure_.ranks) ++peers[static_cast<size_t>(rank)].completes_seen;
+  exposed_ = false;
   return true;
 }
 
@@ -201,16 +227,18 @@ Status Window::acquire(Peer& peer, int rank, Lock kind, bool check) {
   }
   peer.lock = kind;
   peer.checked = check;
+  update_access(peer);
   return {};
 }
 
 void Window::release_lock(Peer& peer) {
   const bool exclusive = peer.lock == Lock::exclusive;
   peer.lock = Lock::none;
+  update_access(peer);
   if (!peer.checked) return;
   if (peer.control != nullptr) {
     peer.control->unlock(exclusive, comm->rank());
-    notify(instance, peer.process);
+    notify(peer);
   } else {
     Messages::of(instance).send_sync(*this, peer, exclusive ? Sync::unlock_exclusive : Sync::unlock_shared);
   }
@@ -250,15 +278,16 @@ Status Window::lock_all(int assertion) {
     while (i-- > 0) release_lock(peers[i]);
     return locked;
   }
-  lock_all_ = access_all_ = true;
+  lock_all_ = true;
+  set_access_to_all(true);
   return {};
 }
 
 Status Window::unlock_all() {
   if (!lock_all_) return error(ErrorClass::sync, "the window is not locked: call MPI_Win_lock_all first");
   Status flushed = flush_all();
-  for (Peer& peer : peers) release_lock(peer);
   lock_all_ = access_all_ = false;
+  for (Peer& peer : peers) release_lock(peer);
   return flushed;
 }
 
@@ -279,8 +308,12 @@ Status Window::check_passive() const {
 }
 
 Status Window::flush_peer(Peer& peer) {
-  if (peer.posted.in_flight()) [[unlikely]]
-    finish_posted(peer);
+  if (flushed(peer)) [[likely]] {
+    progress();
+    fence_stores();
+    return {};
+  }
+  if (peer.posted.in_flight()) finish_posted(peer);
   const auto pending = [&] {
     if (peer.pending != 0 || (peer.memory != nullptr && peer.memory->pending() != 0)) return true;
     for (const RemoteRegion& region : peer.regions)
@@ -312,17 +345,25 @@ Status Window::flush_peer(Peer& peer) {
 }
 
 void Window::progress() {
-  constexpr unsigned kInterval = 16;
-  if (serves_messages_ || ++calls_ % kInterval == 0) [[unlikely]]
-    instance.poll_once({});
+  constexpr unsigned kInterval = 64, kStep = 4;  // flush_now() counts one: it takes as much less time
+  if (calls_until_poll_ > kStep) [[likely]] {
+    calls_until_poll_ -= kStep;
+    return;
+  }
+  calls_until_poll_ = serves_messages_ ? 0 : kInterval;
+  instance.poll_once({});
 }
 
 Status Window::flush_all() {
   Status outcome;
   for (Peer& peer : peers) {
-    Status flushed = flush_peer(peer);
-    if (outcome.ok()) outcome = std::move(flushed);
+    if (flushed(peer)) [[likely]]
+      continue;
+    Status failed = flush_peer(peer);
+    if (outcome.ok()) outcome = std::move(failed);
   }
+  progress();
+  fence_stores();
   return outcome;
 }
 

@@ -179,20 +179,26 @@ bool Window::needs_progress_of(const Peer& peer) const {
 /// Tells each peer whether messages reach it, and all whether this process has attached all memory: a process
 /// knows both before its first operation and before it leaves the call.
 Status Window::confirm(Status attached) {
-  enum : uint8_t { failed = 1, by_message = 2 };
+  constexpr size_t kMaxBarrier = 32;  // processes: each reads a cache line of every other
+  enum : uint8_t { failed = 1, by_message = 2, counts = 4 };
+  const bool waits_by_counters =
+      comm->on_one_host() && !serves_messages_ && !instance.oversubscribed && peers.size() <= kMaxBarrier;
   std::vector<uint8_t> out(peers.size()), in(peers.size());
   for (size_t i = 0; i < peers.size(); ++i) {
     if (!attached.ok())
       out[i] = failed;
-    else if (needs_progress_of(peers[i]))
-      out[i] = by_message;
+    else
+      out[i] = static_cast<uint8_t>((needs_progress_of(peers[i]) ? by_message : 0) |
+                                    (waits_by_counters ? counts : 0));
   }
   WEFT_TRY(exchange(coll::Collective::alltoall, *comm, out.data(), in.data(), 1));
   WEFT_TRY(std::move(attached));
+  host_barrier_ = true;
   for (size_t i = 0; i < in.size(); ++i) {
+    host_barrier_ &= (in[i] & counts) != 0;
     if (in[i] == failed)
       return Error(Errc::other, "rank " + std::to_string(i) + " could not attach the memory of the window");
-    if (in[i] == by_message) Messages::of(instance).serve(*this);
+    if ((in[i] & by_message) != 0) Messages::of(instance).serve(*this);
   }
   return {};
 }

@@ -50,32 +50,37 @@ struct RemoteRegion {
   std::unique_ptr<Target> target;
 };
 
-/// State of this process for one target. The first members serve the fast path.
-struct Peer {
+/// State of this process for one target. The first cache line has all that the common cases (now.hpp) need.
+struct alignas(64) Peer {
   std::byte* host = nullptr;  ///< address at which the CPU accesses its memory; null: not mapped
-  uint64_t size = 0;
+  /// Bytes at `host` that operations may access now: its size in an access epoch of MPI that covers it, if
+  /// its control block is mapped, too; else 0. Window::update_access() keeps it.
+  uint64_t accessible = 0;
   int64_t disp_unit = 1;
-  Control* control = nullptr;     ///< null: only messages reach the peer's control block
-  Target* memory = nullptr;       ///< null: no memory, or a dynamic window
-  OperationSlot* slot = nullptr;  ///< in which this process posts small operations; null: it posts none
-  PostedState posted;
-  uint64_t offset = 0;  ///< of its window memory in `memory`
-  size_t pending = 0;   ///< operations of Operation that are not complete
+  size_t pending = 0;          ///< operations of Operation that are not complete
+  Control* control = nullptr;  ///< null: only messages reach the peer's control block
+  Status outcome;              ///< the first error of an operation by Operation since the last flush
+  core::ProcessId process = 0;
   Lock lock = Lock::none;
   bool checked = true;   ///< false: locked with MPI_MODE_NOCHECK, which takes no lock
   bool granted = false;  ///< a lock requested by message
-  bool copies = false;   ///< this process can copy from and to its memory by system calls
   bool started = false;  ///< in the group of MPI_Win_start
   bool on_device = false;
   bool gpu_atomics = false;  ///< its memory is on a GPU that executes gpu_accumulate.hpp
-  core::ProcessId process = 0;
-  uint32_t posts_seen = 0;  ///< MPI_Win_post calls of the peer that MPI_Win_start has matched
-  uint32_t version = 0;     ///< of `regions`
-  bool queried = false;     ///< a query for a region is answered in `answer`
+  uint64_t size = 0;
+  Target* memory = nullptr;                     ///< null: no memory, or a dynamic window
+  uint64_t offset = 0;                          ///< of its window memory in `memory`
+  uint32_t posts_made = 0, completes_made = 0;  ///< values of this process's words in `control`
+  uint32_t posts_seen = 0;      ///< MPI_Win_post calls of the peer that MPI_Win_start has matched
+  uint32_t completes_seen = 0;  ///< MPI_Win_complete calls of the peer that MPI_Win_wait has matched
+  uint32_t version = 0;         ///< of `regions`
+  bool queried = false;         ///< a query for a region is answered in `answer`
   bool answer_gpu_atomics = false;
   std::unique_ptr<transport::rma::Key> answer;
   std::vector<RemoteRegion> regions;
-  Status outcome;  ///< the first error of an operation by Operation since the last flush
+  OperationSlot* slot = nullptr;  ///< in which this process posts small operations; null: it posts none
+  PostedState posted;
+  bool copies = false;  ///< this process can copy from and to its memory by system calls
 };
 
 /// Memory of this process that belongs to a window.
@@ -126,8 +131,8 @@ class Window final : public core::Counted {
 
   // Synchronisation: sync.cpp.
   [[nodiscard]] Status fence(int assertion);
-  [[nodiscard]] Status post(const core::Group& group, int assertion);
-  [[nodiscard]] Status start(const core::Group& group, int assertion);
+  [[nodiscard]] Status post(core::Group& group, int assertion);
+  [[nodiscard]] Status start(core::Group& group, int assertion);
   [[nodiscard]] Status complete();
   /// MPI_Win_wait, or MPI_Win_test with `block` = false. Returns whether the exposure epoch has ended.
   [[nodiscard]] Result<bool> wait(bool block);
@@ -140,6 +145,24 @@ class Window final : public core::Counted {
   /// Polls now and then: a program that waits for a value in its window may call nothing but MPI_Win_flush
   /// and MPI_Win_sync (MPI 5.0 section 12.7.3), while peers wait for its answers.
   void progress();
+
+  // Common cases, inline in now.hpp: host memory that is mapped. They return false, or null, and have done
+  // nothing, in all other cases and for every error. Precondition: one thread calls MPI.
+  /// Address of `n` > 0 bytes of a target in an open access epoch.
+  [[nodiscard]] std::byte* accessible(int rank, int64_t disp, uint64_t n);
+  void put_now(std::byte* target, const void* origin, uint64_t n);
+  void get_now(const std::byte* target, void* result, uint64_t n);
+  /// `function`: of `op`, for `count` elements in `n` bytes. `result`: null, or gets the value before.
+  [[nodiscard]] bool accumulate_now(int rank, std::byte* target, const void* origin, void* result,
+                                    datatype::ReduceOp op, datatype::ReduceFn function, uint64_t count,
+                                    uint64_t n);
+  [[nodiscard]] bool compare_and_swap_now(int rank, std::byte* target, const void* origin,
+                                          const void* compare, void* result, uint64_t n);
+  [[nodiscard]] bool flush_now(int rank);
+  [[nodiscard]] bool lock_now(bool exclusive, int rank);
+  [[nodiscard]] bool unlock_now(int rank);
+  [[nodiscard]] Peer* find_peer(int rank);  ///< null: no such rank
+  void notify(const Peer& peer) const;
   /// Errors unless a passive target epoch is open.
   [[nodiscard]] Status check_passive() const;
   /// Errors unless no epoch is open.
@@ -199,6 +222,9 @@ class Window final : public core::Counted {
   template <class Done>
   [[nodiscard]] Status wait_for(Done&& done, const core::Operands& event) {
     bool reached = false;
+    constexpr int kSpins = 200;  // calls before other work is progressed
+    for (int i = instance.oversubscribed ? 0 : kSpins; i > 0; --i)
+      if (done()) return {};
     core::wait_until(instance,
                      [&] {
                        reached = done();
@@ -333,21 +359,42 @@ class Window final : public core::Counted {
   [[nodiscard]] Status settle_results();
   void drain_slots();
 
+  /// The ranks in the window of a group's processes, kept for the next call with the same group.
+  struct GroupRanks {
+    core::Ref<core::Group> group;
+    std::vector<int> ranks;
+  };
+  /// A barrier by counters in the control blocks. Precondition: host_barrier_.
+  [[nodiscard]] Status barrier_of_host();
+  [[nodiscard]] Status find_ranks(core::Group& group, GroupRanks& found) const;
+
   // Epochs. A fence opens an epoch that begins with its first operation.
   [[nodiscard]] Status open_access(const char* call);
   [[nodiscard]] Status acquire(Peer& peer, int rank, Lock lock, bool check);
   void release_lock(Peer& peer);
+  /// Sets Peer::accessible after a change of the epochs that cover the peer.
+  void update_access(Peer& peer) const {
+    const bool open = access_all_ || peer.lock != Lock::none || peer.started;
+    peer.accessible = open && peer.host != nullptr && peer.control != nullptr ? peer.size : 0;
+  }
+  void set_access_to_all(bool open);
+  /// Whether flush_peer() has nothing to wait for, and no error to return.
+  [[nodiscard]] static bool flushed(const Peer& peer) {
+    return peer.host != nullptr && peer.pending == 0 && peer.outcome.ok();
+  }
+  const int own_rank_ = comm->rank();
   bool access_all_ = false;  ///< operations on all targets are allowed: fence or lock_all
   bool fence_ = false, lock_all_ = false;
   bool has_notifications_ = false;  ///< by MPIX_Win_create_notify
+  bool host_barrier_ = false;       ///< all processes map all control blocks, and have a core each
   bool serves_messages_ = false;    ///< peers without a mapping of the control block: polls in each call
-  unsigned calls_ = 0;              ///< of progress()
   bool has_slots_ = false;          ///< other processes may post operations, or this process posts some
+  unsigned calls_until_poll_ = 0;   ///< of progress(); 0: the next one polls
   bool used_ = false;               ///< operations since the last fence
   int locks_ = 0;                   ///< number of MPI_Win_lock epochs
   bool starting_ = false;           ///< between MPI_Win_start and MPI_Win_complete
-  int exposed_ = -1;                ///< size of the group of MPI_Win_post; -1: no exposure epoch
-  uint32_t completes_seen_ = 0;
+  bool exposed_ = false;            ///< between MPI_Win_post and MPI_Win_wait
+  GroupRanks access_, exposure_;    ///< of the last MPI_Win_start and MPI_Win_post
 
   bool piece_ = false;               ///< the control block is a piece of the process's pool
   std::byte* segment_ = nullptr;     ///< control block, and host memory of the window that MPI allocates
@@ -360,6 +407,9 @@ class Window final : public core::Counted {
   std::vector<std::unique_ptr<Target>> targets_;  ///< of peers
   std::vector<uint64_t> shared_offsets_;          ///< Flavor::shared
 };
+
+/// Whether MPI_Compare_and_swap takes the predefined type.
+[[nodiscard]] bool comparable(datatype::Basic basic);
 
 /// Errors if `assertion` has bits that are not allowed.
 [[nodiscard]] Status check_assertion(int assertion, int allowed);

@@ -17,6 +17,7 @@ FILE_TOP = """\
 #include "api/entry_point.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
+#include "api/now.hpp"
 
 namespace core = weft::core;
 namespace datatype = weft::datatype;
@@ -110,6 +111,8 @@ def _body(api, function, large):
         start.append("entry.set_error_owner_file();")
     plan = arguments.Plan(api, function, large)
     lines = list(plan.objects)
+    if function.now:
+        lines.append("now::remember(*win_object);")
     if plan.checks:
         lines += ["if (checking()) [[likely]] {"] + ["  " + line for line in plan.checks] + ["}"]
     lines += plan.locals
@@ -139,8 +142,14 @@ def entry_point(api, function, large, implemented):
         body = _body(api, function, large)
     text = "\n".join("  " + line for line in body)
     name = function.c_name(large)
+    general = ""
+    if function.now:  # the general case is a function of its own, so that the common one saves no registers
+        general = f"\nstatic __attribute__((noinline)) {function.prototype(large, 'general_')} {{\n{text}\n}}\n"
+        passed = ", ".join(p.name for p in function.visible(large))
+        common = f'now::{function.name}("{name}", {passed})'
+        text = f"  if ({common}) [[likely]] return MPI_SUCCESS;\n  return general_{name}({passed});"
     return (
-        f"\nWEFT_EXPORT {function.prototype(large, 'P')} {{\n{text}\n}}\n"
+        f"{general}\nWEFT_EXPORT {function.prototype(large, 'P')} {{\n{text}\n}}\n"
         f'__attribute__((weak, alias("P{name}"))) WEFT_EXPORT {function.prototype(large)};\n'
     )
 

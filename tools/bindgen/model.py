@@ -106,6 +106,7 @@ class Function:
         self.returns_error = raw["return_kind"] == "ERROR_CODE"
         self.any_time = self.mpi_name in overlay["any_time"]
         self.unlocked = self.mpi_name in overlay["unlocked"]
+        self.now = self.mpi_name in overlay["now"]
         self.passes_large = self.mpi_name in overlay["passes_large"]
 
     @property
@@ -155,7 +156,16 @@ class Api:
     def _check_overlay(self, raw):
         """Rejects names in the overlay that apis.json does not have."""
         known = {entry["name"] for entry in raw.values()}
-        keys = ("left_out", "any_time", "unlocked", "passes_large", "any_communicator", "info_needed", "request_needed")
+        keys = (
+            "left_out",
+            "any_time",
+            "unlocked",
+            "now",
+            "passes_large",
+            "any_communicator",
+            "info_needed",
+            "request_needed",
+        )
         for key in keys:
             for name in self.overlay[key]:
                 if name not in known:

@@ -95,6 +95,8 @@ class Shm final : public Transport {
     if (wakeups_enabled_) [[unlikely]]
       notify_sleeper(peer);
   }
+  /// Whether ranks sleep in waits, so that notify() may have something to do.
+  [[nodiscard]] bool wakeups_enabled() const { return wakeups_enabled_; }
   void notify_sleeper(Peer peer);
   /// notify() of this rank, by another thread.
   void notify_self() { area_->wakeup.notify(segment_.header().sleepers); }

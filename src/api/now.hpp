@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// now: the common case of MPI functions, which their entry points try first, without EntryPoint. Each
+// returns false, and has done nothing, if the case is not common or an argument is wrong: the general entry
+// point checks everything again. `call`: the name of the function.
+#pragma once
+#include <mpi.h>
+
+#include <cstdint>
+
+#include "api/entry_point.hpp"
+#include "api/handles.hpp"
+#include "base/trace.hpp"
+#include "core/waits.hpp"
+#include "device/memory.hpp"
+#include "rma/now.hpp"
+
+namespace weft::api::now {
+
+/// Whether MPI is running, one thread calls it, and nothing records the calls.
+inline bool possible() {
+  return g_state.load(std::memory_order_relaxed) == State::running && !g_instance->threaded &&
+         !trace::enabled();
+}
+
+/// Windows whose handles the general entry points have found valid, until they are freed: a handle selects a
+/// slot, so that a few windows in turn have one each.
+inline constexpr size_t kRecentWindows = 16;
+WEFT_HIDDEN extern rma::Window* g_recent_windows[kRecentWindows];
+inline rma::Window*& recent_slot(const void* handle) {
+  return g_recent_windows[reinterpret_cast<uintptr_t>(handle) / 512 % kRecentWindows];
+}
+inline void remember(rma::Window& window) { recent_slot(&window) = &window; }
+inline void forget(rma::Window& window) {
+  if (recent_slot(&window) == &window) recent_slot(&window) = nullptr;
+}
+/// Null: not a handle of these windows.
+inline rma::Window* recent_window(MPI_Win handle) {
+  rma::Window* const window = recent_slot(handle);
+  return window == reinterpret_cast<rma::Window*>(handle) ? window : nullptr;
+}
+
+/// The type of a handle; SimpleType::bytes is 0 if it is not simple.
+inline SimpleType simple_type(MPI_Datatype handle) {
+  const uintptr_t index = value_of(handle) - kDatatypeFirst;
+  return index < kDatatypes ? g_handles.simple_types[index] : SimpleType{};
+}
+
+/// Size of host memory with `count` elements; 0 if there are none, too many or the address is not known to
+/// be host memory.
+inline uint64_t bytes_of(const void* address, MPI_Count count, const SimpleType& type) {
+  constexpr uint64_t kMaxCount = uint64_t{1} << 40;
+  const auto n = static_cast<uint64_t>(count);
+  return address != nullptr && n < kMaxCount && device::host_without_query(address) ? n * type.bytes : 0;
+}
+
+/// An operation whose origin and target have the same simple type.
+struct Operation {
+  Operation(const void* origin, MPI_Count count, MPI_Datatype handle, int rank, MPI_Aint disp, MPI_Win win)
+      : type(simple_type(handle)), bytes(bytes_of(origin, count, type)) {
+    if (bytes == 0) [[unlikely]]
+      return;
+    window = recent_window(win);
+    if (window != nullptr) [[likely]]
+      target = window->accessible(rank, disp, bytes);
+  }
+  const SimpleType type;
+  const uint64_t bytes;
+  rma::Window* window = nullptr;
+  std::byte* target = nullptr;  ///< null: not a common case
+};
+
+inline bool Put(const char* call, const void* origin_addr, MPI_Count origin_count,
+                MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+                MPI_Datatype target_datatype, MPI_Win win) {
+  if (!possible() || origin_count != target_count || origin_datatype != target_datatype) [[unlikely]]
+    return false;
+  const Operation put(origin_addr, origin_count, origin_datatype, target_rank, target_disp, win);
+  if (put.target == nullptr) [[unlikely]]
+    return false;
+  const core::PublishedCall published(g_instance->waits, call);
+  put.window->put_now(put.target, origin_addr, put.bytes);
+  return true;
+}
+
+inline bool Get(const char* call, void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype,
+                MPI_Win win) {
+  if (!possible() || origin_count != target_count || origin_datatype != target_datatype) [[unlikely]]
+    return false;
+  const Operation get(origin_addr, origin_count, origin_datatype, target_rank, target_disp, win);
+  if (get.target == nullptr) [[unlikely]]
+    return false;
+  const core::PublishedCall published(g_instance->waits, call);
+  get.window->get_now(get.target, origin_addr, get.bytes);
+  return true;
+}
+
+/// Accumulate, and with `result` MPI_Fetch_and_op.
+[[gnu::always_inline]] inline bool accumulate(const char* call, const void* origin, void* result,
+                                              MPI_Count count, MPI_Datatype datatype, int rank, MPI_Aint disp,
+                                              MPI_Op op, MPI_Win win) {
+  const uintptr_t index = value_of(op) - kOpFirst;
+  if (!possible() || index >= kOps || g_handles.ops[index] == nullptr) [[unlikely]]
+    return false;
+  const datatype::ReduceOp kind = g_handles.ops[index]->kind;
+  const Operation update(origin, count, datatype, rank, disp, win);
+  if (update.target == nullptr) [[unlikely]]
+    return false;
+  const datatype::ReduceFn function = datatype::reduce_function(kind, update.type.basic);
+  if (function == nullptr) [[unlikely]]
+    return false;
+  const core::PublishedCall published(g_instance->waits, call);
+  return update.window->accumulate_now(rank, update.target, origin, result, kind, function,
+                                       static_cast<uint64_t>(count), update.bytes);
+}
+
+inline bool Accumulate(const char* call, const void* origin_addr, MPI_Count origin_count,
+                       MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp,
+                       MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) {
+  return origin_count == target_count && origin_datatype == target_datatype &&
+         accumulate(call, origin_addr, nullptr, origin_count, origin_datatype, target_rank, target_disp, op,
+                    win);
+}
+
+inline bool Fetch_and_op(const char* call, const void* origin_addr, void* result_addr, MPI_Datatype datatype,
+                         int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) {
+  return result_addr != nullptr && device::host_without_query(result_addr) &&
+         accumulate(call, origin_addr, result_addr, 1, datatype, target_rank, target_disp, op, win);
+}
+
+inline bool Compare_and_swap(const char* call, const void* origin_addr, const void* compare_addr,
+                             void* result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp,
+                             MPI_Win win) {
+  if (!possible() || compare_addr == nullptr || result_addr == nullptr ||
+      !device::host_without_query(compare_addr) || !device::host_without_query(result_addr)) [[unlikely]]
+    return false;
+  const Operation swap(origin_addr, 1, datatype, target_rank, target_disp, win);
+  if (swap.target == nullptr || !swap.type.comparable) [[unlikely]]
+    return false;
+  const core::PublishedCall published(g_instance->waits, call);
+  return swap.window->compare_and_swap_now(target_rank, swap.target, origin_addr, compare_addr, result_addr,
+                                           swap.bytes);
+}
+
+/// The window of a synchronisation; null: not a common case.
+inline rma::Window* window_of(MPI_Win win) {
+  if (!possible()) [[unlikely]]
+    return nullptr;
+  return recent_window(win);
+}
+
+inline bool Win_flush(const char* call, int rank, MPI_Win win) {
+  rma::Window* const window = window_of(win);
+  if (window == nullptr) [[unlikely]]
+    return false;
+  const core::PublishedCall published(g_instance->waits, call);
+  return window->flush_now(rank);
+}
+
+inline bool Win_flush_local(const char* call, int rank, MPI_Win win) { return Win_flush(call, rank, win); }
+
+inline bool Win_lock(const char* call, int lock_type, int rank, int assertion, MPI_Win win) {
+  rma::Window* const window = window_of(win);
+  if (window == nullptr || assertion != 0 ||
+      (lock_type != MPI_LOCK_EXCLUSIVE && lock_type != MPI_LOCK_SHARED)) [[unlikely]]
+    return false;
+  const core::PublishedCall published(g_instance->waits, call);
+  return window->lock_now(lock_type == MPI_LOCK_EXCLUSIVE, rank);
+}
+
+inline bool Win_unlock(const char* call, int rank, MPI_Win win) {
+  rma::Window* const window = window_of(win);
+  if (window == nullptr) [[unlikely]]
+    return false;
+  const core::PublishedCall published(g_instance->waits, call);
+  return window->unlock_now(rank);
+}
+
+}  // namespace weft::api::now
