@@ -143,7 +143,8 @@ def entry_point(api, function, large, implemented):
     text = "\n".join("  " + line for line in body)
     name = function.c_name(large)
     general = ""
-    if function.now:  # the general case is a function of its own, so that the common one saves no registers
+    # The general case is a function of its own, so that the common one saves no registers.
+    if function.now and function.name in implemented:
         general = f"\nstatic __attribute__((noinline)) {function.prototype(large, 'general_')} {{\n{text}\n}}\n"
         passed = ", ".join(p.name for p in function.visible(large))
         common = f'now::{function.name}("{name}", {passed})'
