@@ -70,7 +70,8 @@ Status Operation::resolve(gpu::CollectiveQueue& queue) {
 
 void Operation::destroy() { slab().destroy(this); }
 
-Call Operation::copy_arrays(Call call) {
+Call Operation::copy_arrays(const Call& given) {
+  Call call = given;
   const auto numbers = [](CountView& view, int n, std::vector<int64_t>& store) {
     if (!view) return;
     store.resize(static_cast<size_t>(n));

@@ -40,7 +40,8 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
   void end(Status outcome) override;
 
  private:
-  Call copy_arrays(Call call);
+  /// Returns the call with its arrays in this object.
+  [[nodiscard]] Call copy_arrays(const Call& given);
   void finish_schedule();
 
   std::vector<int64_t> counts_[4];

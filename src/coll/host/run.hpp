@@ -159,12 +159,17 @@ void Run::combine(std::byte* target, int64_t n, Term&& term) {
   alignas(64) std::byte memory[kScratchBytes];
   const auto vectors = static_cast<size_t>(rank_order_ ? 2 : algorithm::TreeShape::depth(call_.size));
   const size_t size = element(), all = static_cast<size_t>(n) * size;
-  const size_t block = vectors == 0 ? all : std::min(all, kScratchBytes / vectors / size * size);
+  const auto combine_part = [&](size_t at, size_t bytes, int64_t elements, size_t block) {
+    Terms<Term> terms{*this, term, memory, block, elements, at, bytes};
+    algorithm::combine(terms, call_.size, rank_order_, target + at);
+  };
+  // Without the divisions below, which take a tenth of an all-reduce of 8 bytes.
+  if (all * vectors <= kScratchBytes) return combine_part(0, all, n, all);
+  const size_t block = kScratchBytes / vectors / size * size;
   size_t at = 0;
   do {
     const size_t bytes = std::min(block, all - at);
-    Terms<Term> terms{*this, term, memory, block, static_cast<int64_t>(bytes / size), at, bytes};
-    algorithm::combine(terms, call_.size, rank_order_, target + at);
+    combine_part(at, bytes, static_cast<int64_t>(bytes / size), block);
     at += bytes;
   } while (at < all);
 }
