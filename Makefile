@@ -31,17 +31,11 @@ help:
 	@echo "make format | lint | clean"
 	@echo "variables: PRESET=release|dev|asan-ubsan|tsan|coverage JOBS=n CMAKE_ARGS=... CTEST_ARGS=..."
 
-$(READY): $(SETUP)
+$(READY)-cli: DOWNLOADS := --cli
+$(READY)-tests: DOWNLOADS := --tests
+$(READY) $(READY)-cli $(READY)-tests: $(SETUP)
 	@command -v python3 >/dev/null || { echo "Weft's build needs python3 >= 3.9: install it (Debian, Ubuntu: python3)"; exit 1; }
-	@python3 tools/setup/setup.py --tools $(TOOLS) --stamp $@
-
-$(READY)-cli: $(SETUP)
-	@command -v python3 >/dev/null || { echo "Weft's build needs python3 >= 3.9: install it (Debian, Ubuntu: python3)"; exit 1; }
-	@python3 tools/setup/setup.py --tools $(TOOLS) --cli --stamp $@
-
-$(READY)-tests: $(SETUP)
-	@command -v python3 >/dev/null || { echo "Weft's build needs python3 >= 3.9: install it (Debian, Ubuntu: python3)"; exit 1; }
-	@python3 tools/setup/setup.py --tools $(TOOLS) --tests --stamp $@
+	@python3 tools/setup/setup.py --tools $(TOOLS) $(DOWNLOADS) --stamp $@
 
 configure: $(READY)
 	@$(ENV) cmake --preset $(PRESET) --log-level=NOTICE $(CMAKE_ARGS)
