@@ -5,14 +5,14 @@
 # For kernels.cu the target gets `extern const unsigned char weft_fatbin_kernels[]` (C linkage) and the definition
 # WEFT_HAVE_KERNELS=1. Without a compiler for kernels these are absent; the sources test `#ifdef WEFT_HAVE_KERNELS`.
 #
-# The compiler is NVRTC of CUDA 12, which set-up downloads (tools/setup/kernels.py): its machine code runs with all drivers
-# from 525 on. Otherwise nvcc is used, whose code needs a driver of its CUDA version or newer.
+# The compilers are NVRTC and ptxas of CUDA 12, which set-up downloads (tools/setup/kernels.py): their machine code runs with
+# all drivers from 525 on. Otherwise nvcc is used, whose code needs a driver of its CUDA version or newer.
 #
 # Machine code runs on later GPUs of the same major generation; 70 covers Turing, 80 Ada. The driver compiles the PTX for
 # other GPUs, Blackwell for instance, when a program first uses them, and keeps the result in ~/.nv/ComputeCache.
 set(WEFT_CUDA_ARCHITECTURES "70;80;90" CACHE STRING "GPU generations to compile machine code for")
 set(WEFT_CUDA_PTX_ARCHITECTURE "90" CACHE STRING "GPU generation of the embedded PTX, which later GPUs use")
-set(WEFT_CUDA12_DIR ${WEFT_TOOLS_DIR}/cuda12/nvidia CACHE PATH "Folder of NVRTC, nvFatbin and the runtime headers of CUDA 12")
+set(WEFT_CUDA12_DIR ${WEFT_TOOLS_DIR}/cuda12/nvidia CACHE PATH "Folder of NVRTC, ptxas, nvFatbin and the runtime headers of CUDA 12")
 
 # Sets WEFT_NVCC_FLAGS if this nvcc works with this g++.
 function(find_nvcc)
@@ -40,12 +40,13 @@ endfunction()
 set(WEFT_NVCC_FLAGS "")
 set(WEFT_NVRTC "")
 if(WEFT_CUDA_KERNELS)
-  if(EXISTS ${WEFT_CUDA12_DIR}/nvfatbin/lib/libnvfatbin.so.12)
+  if(EXISTS ${WEFT_CUDA12_DIR}/nvfatbin/lib/libnvfatbin.so.12 AND EXISTS ${WEFT_CUDA12_DIR}/cuda_nvcc/bin/ptxas)
     list(TRANSFORM WEFT_CUDA_ARCHITECTURES PREPEND sm_ OUTPUT_VARIABLE architectures)
     list(APPEND architectures compute_${WEFT_CUDA_PTX_ARCHITECTURE})
     string(REPLACE ";" "," architectures "${architectures}")
     set(WEFT_NVRTC ${CMAKE_SOURCE_DIR}/tools/setup/kernels.py --for ${architectures}
-        --nvrtc ${WEFT_CUDA12_DIR}/cuda_nvrtc/lib/libnvrtc.so.12 --nvfatbin ${WEFT_CUDA12_DIR}/nvfatbin/lib/libnvfatbin.so.12
+        --nvrtc ${WEFT_CUDA12_DIR}/cuda_nvrtc/lib/libnvrtc.so.12 --ptxas ${WEFT_CUDA12_DIR}/cuda_nvcc/bin/ptxas
+        --nvfatbin ${WEFT_CUDA12_DIR}/nvfatbin/lib/libnvfatbin.so.12
         -I ${WEFT_CUDA12_DIR}/cuda_runtime/include)
   else()
     find_nvcc()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Source check: every source file has the licence line and at most 450 lines, and every file named in backquotes in a
-# document exists.
+# Source check: every source file has the licence line and at most 450 lines, no kernel depends on the GPU's generation, and
+# every file named in backquotes in a document exists.
 import argparse
 import os
 import re
@@ -13,6 +13,7 @@ SOURCES = (".cpp", ".hpp", ".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake", ".
 FOLDERS = ("src", "include", "tools", "cli", "bench", "examples", "test", "cmake", "spec", "packaging")
 GENERATED = {"include/mpi.h"}
 SKIPPED = {"build", "dist", ".git", "__pycache__", "shared"}
+GENERATION = re.compile(r"__CUDA_ARCH__\s*[-+*/%<>=!&|]")
 CITED = re.compile(r"`((?:%s|docs)/[A-Za-z0-9_./-]+)`" % "|".join(FOLDERS))
 
 
@@ -32,6 +33,9 @@ def check_source(root, path):
         yield "%s: the first lines lack '%s'" % (path, LICENCE)
     if len(lines) > MAX_LINES:
         yield "%s: %d lines, more than %d: split the file" % (path, len(lines), MAX_LINES)
+    for number, line in enumerate(lines, 1):
+        if GENERATION.search(line) and not path.endswith(".py"):
+            yield "%s:%d: a value of __CUDA_ARCH__: one PTX serves all GPU generations (tools/setup/kernels.py)" % (path, number)
 
 
 def check_document(root, path):

@@ -88,6 +88,8 @@ class Checks(unittest.TestCase):
         self.assertEqual(check("src/base/a.cpp", LICENCE), 0)
         self.assertEqual(check("src/base/a.cpp", "int a;\n"), 1)
         self.assertEqual(check("src/base/a.cpp", LICENCE + "\n" * 450), 1)
+        self.assertEqual(check("src/device/a.cuh", LICENCE + "#ifdef __CUDA_ARCH__\n#endif\n"), 0)
+        self.assertEqual(check("src/device/a.cuh", LICENCE + "#if __CUDA_ARCH__ >= 800\n#endif\n"), 1)
         self.assertEqual(check("docs/a.md", "see `src/base/gone.cpp`\n"), 1)
         self.assertEqual(check("docs/a.md", "see `CMakeLists.txt` and `docs/a.md`\n"), 0)
 

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Kernels: compiles a kernel source with NVRTC of CUDA 12 into machine code for several GPU generations and into PTX for later
-# ones, and packs both into a fat binary, from which the driver takes what fits (`nvcc -fatbin` without nvcc).
+# Kernels: compiles a kernel source with NVRTC of CUDA 12 into PTX, once, assembles the PTX into machine code for several GPU
+# generations with ptxas, and packs both into a fat binary, from which the driver takes what fits (`nvcc -fatbin` without
+# nvcc). Most of the time is NVRTC's; its PTX is the same for all generations, since no kernel depends on the
+# generation (tools/check_sources.py).
 import argparse
 import concurrent.futures
 import ctypes
 import os
+import re
+import subprocess
 import sys
+import tempfile
 
 # The parts of the C++ library that the kernels use; NVRTC has no standard headers.
 STANDARD = {
@@ -86,9 +91,8 @@ def result_of(nvrtc, program, what):
     return result.raw
 
 
-def compile_one(job):
-    """Returns {architecture: machine code or PTX} of one GPU generation. Raises RuntimeError with the compiler's messages."""
-    path, source, architectures, includes = job
+def compile_ptx(path, source, generation, includes):
+    """Returns the PTX of a source for a GPU generation and later ones. Raises RuntimeError with the compiler's messages."""
     nvrtc = Library(path, "nvrtc")
     with open(source, "rb") as file:
         text = file.read()
@@ -97,21 +101,29 @@ def compile_one(job):
         "CreateProgram", ctypes.byref(program), text, os.path.basename(source).encode(), len(STANDARD),
         strings(STANDARD.values()), strings(STANDARD),
     )  # fmt: skip
-    # Machine code comes with the PTX that it was made from.
-    options = ["-arch=" + max(architectures), "-std=c++17", "-default-device", "-device-int128", "-D__extension__="]
+    options = ["-arch=compute_" + generation, "-std=c++17", "-default-device", "-device-int128", "-D__extension__="]
     options += ["-I" + folder for folder in includes]
     if nvrtc.library.nvrtcCompileProgram(program, len(options), strings(options)) != 0:
-        log = result_of(nvrtc, program, "ProgramLog").decode().strip("\0\n")
-        raise RuntimeError("%s: %s" % (max(architectures), log))
-    return {name: result_of(nvrtc, program, "CUBIN" if name.startswith("sm_") else "PTX") for name in architectures}
+        raise RuntimeError(result_of(nvrtc, program, "ProgramLog").decode().strip("\0\n"))
+    return result_of(nvrtc, program, "PTX").rstrip(b"\0")
 
 
-def by_generation(architectures):
-    """Returns the architectures in groups of one GPU generation."""
-    groups = {}
-    for name in architectures:
-        groups.setdefault(name.partition("_")[2], []).append(name)
-    return groups.values()
+def assemble(ptxas, ptx, architecture):
+    """Returns machine code (sm_80) or PTX (compute_80) for a GPU generation. Raises RuntimeError with ptxas's messages."""
+    kind, generation = architecture.split("_")
+    ptx = re.sub(rb"^\.target sm_\d+", b".target sm_" + generation.encode(), ptx, count=1, flags=re.MULTILINE)
+    if kind == "compute":
+        return ptx + b"\0"
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = os.path.join(folder, "kernels.ptx"), os.path.join(folder, "kernels.cubin")
+        with open(source, "wb") as file:
+            file.write(ptx)
+        command = [ptxas, "-arch=" + architecture, source, "-o", target]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{architecture}: {done.stdout.strip()}")
+        with open(target, "rb") as file:
+            return file.read()
 
 
 def pack(path, codes):
@@ -137,17 +149,20 @@ def pack(path, codes):
 def main():
     parser = argparse.ArgumentParser(description="Compiles a kernel source by NVRTC into a fat binary.")
     parser.add_argument("--nvrtc", required=True, help="path of libnvrtc.so.12")
+    parser.add_argument("--ptxas", required=True, help="path of ptxas")
     parser.add_argument("--nvfatbin", required=True, help="path of libnvfatbin.so.12")
     parser.add_argument("--for", dest="architectures", required=True, help="list such as sm_80,sm_90,compute_90")
     parser.add_argument("-I", dest="includes", action="append", default=[], help="header folder")
     parser.add_argument("source")
     parser.add_argument("target", help="fat binary to write")
     arguments = parser.parse_args()
-    groups = by_generation(arguments.architectures.split(","))
-    jobs = [(arguments.nvrtc, arguments.source, each, arguments.includes) for each in groups]
+    architectures = arguments.architectures.split(",")
+    oldest = min((name.partition("_")[2] for name in architectures), key=int)
     try:
-        with concurrent.futures.ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
-            codes = {name: code for part in pool.map(compile_one, jobs) for name, code in part.items()}
+        ptx = compile_ptx(arguments.nvrtc, arguments.source, oldest, arguments.includes)
+        with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            images = pool.map(lambda name: assemble(arguments.ptxas, ptx, name), architectures)
+            codes = dict(zip(architectures, images))
         image = pack(arguments.nvfatbin, codes)
     except (OSError, RuntimeError) as error:
         sys.exit("%s: error: %s" % (arguments.source, error))

@@ -77,12 +77,13 @@ class Tools:
     # --- optional tools ---
 
     def kernel_compiler(self):
-        """Provides NVRTC of CUDA 12, which compiles the GPU kernels."""
-        if os.path.exists(self.path("cuda12", "nvidia", "nvfatbin", "lib", "libnvfatbin.so.12")):
+        """Provides NVRTC and ptxas of CUDA 12, which compile the GPU kernels."""
+        needed = ("nvfatbin/lib/libnvfatbin.so.12", "cuda_nvcc/bin/ptxas")
+        if all(os.path.exists(self.path("cuda12", "nvidia", name)) for name in needed):
             return
         if os.uname().machine not in ("x86_64", "aarch64"):
             raise Missing("no NVRTC is available for %s" % os.uname().machine)
-        print_message("downloading NVRTC, the compiler of GPU kernels (Python packages, 92 MB), into build/tools")
+        print_message("downloading NVRTC and ptxas, the compilers of GPU kernels (Python packages, 132 MB), into build/tools")
         self.pip.install(["-r", os.path.join(HERE, "cuda.txt")], self.path("cuda12"))
 
     def googletest(self):
