@@ -23,7 +23,6 @@ PATHS = {
     "p2p.upload_bytes": "upload",
     "coll.shared_bytes": "collectives: shared memory",
     "coll.gpu_bytes": "collectives: kernels",
-    "coll.nccl_bytes": "collectives: NCCL",
     "window.put_bytes": "put",
     "window.get_bytes": "get",
     "io.read_bytes": "file reads",

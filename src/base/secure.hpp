@@ -10,7 +10,7 @@ namespace weft::secure {
 /// True if the kernel marked this process for secure execution (AT_SECURE). Constant for the process.
 [[nodiscard]] bool execution();
 
-/// dlopen(). In secure execution only a library that the program has loaded already: UCX, libfabric, NCCL,
+/// dlopen(). In secure execution only a library that the program has loaded already: UCX, libfabric,
 /// PMIx and the CUDA driver read paths of further libraries from the environment. Null: open_error() says
 /// why.
 [[nodiscard]] void* open_library(const std::string& path, int flags);

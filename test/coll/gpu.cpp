@@ -2,7 +2,6 @@
 // Collectives on GPU buffers by kernels, with one GPU per rank: blocking, nonblocking and persistent, all
 // operations and types, uneven counts, unaligned buffers, in place, concurrent communicators; compared with
 // results computed locally. Arguments: number of random calls, seed.
-#include <dlfcn.h>
 #include <mpi.h>
 
 #include <algorithm>
@@ -359,19 +358,6 @@ void burst(MPI_Comm comm, Buffer& buffer, int calls) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/// Checks that NCCL has run reductions, if TEST_NCCL names the library.
-void check_nccl() {
-  const char* path = std::getenv("TEST_NCCL");
-  if (path == nullptr) return;
-  void* const library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-  void* const symbol = library != nullptr ? dlsym(library, "fake_nccl_reductions") : nullptr;
-  unsigned long (*count)() = nullptr;
-  std::memcpy(&count, &symbol, sizeof symbol);
-  if (count != nullptr && count() > 5) return;
-  std::fprintf(stderr, "NCCL has run no reductions\n");
-  MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
 /// On the emulator: more small calls until the resident kernel of each rank has run one. On a loaded machine
 /// the gaps between calls may be too long for it at first.
 void await_resident_kernel(Buffer& recv) {
@@ -439,7 +425,6 @@ int main(int argc, char** argv) {
     await_resident_kernel(recv);
   }
   check_use(size);
-  check_nccl();
   MPI_Comm_free(&reversed);
   MPI_Comm_free(&halves);
   if (rank == 0) std::printf("%ld rounds\n", rounds);

@@ -26,10 +26,10 @@ A setting whose values are *a path* names a library or another file. Only the en
 program with elevated privileges (set-user-ID, set-group-ID, file capabilities) reads no setting or profile, loads no
 additional library, and does not join a launcher's job.
 
-Settings that select the path of a collective must be equal: `WEFT_COLL_SHARED*`, `WEFT_COLL_GPU*`, `WEFT_COLL_NCCL*` and
+Settings that select the path of a collective must be equal: `WEFT_COLL_SHARED*`, `WEFT_COLL_GPU*` and
 `WEFT_STREAM_COLLECTIVE_REGION_BYTES` on the ranks of a host, the other `WEFT_COLL_*` on all ranks. `MPI_Init` compares them and ends with the
-name of the differing setting. Each rank may have its own `WEFT_COLL_GPU_KERNEL_TIMEOUT_NS`, `WEFT_COLL_GPU_REDUCE_MIN_BYTES` and
-`WEFT_COLL_NCCL_LIBRARY`.
+name of the differing setting. Each rank may have its own `WEFT_COLL_GPU_KERNEL_TIMEOUT_NS` and
+`WEFT_COLL_GPU_REDUCE_MIN_BYTES`.
 
 The page has two parts: [for users](#for-users), each setting with the reason to change it, and [for experts](#for-experts).
 
@@ -58,7 +58,7 @@ GROUPS = (
     ("Messages in GPU memory", "GPU_(PUT|PACK|PERSISTENT)"),
     ("Memory for GPU messages", "GPU_.*_BYTES|GPU_IPC_.*"),
     ("Networks", "NET.*|GPUDIRECT_RDMA"),
-    ("Collectives", "COLL_(SHARED|HIERARCHY|GPU|GPU_.*|NCCL.*)"),
+    ("Collectives", "COLL_(SHARED|HIERARCHY|GPU|GPU_.*)"),
     ("Algorithms of collectives", "COLL_.*"),
 )
 

@@ -118,8 +118,7 @@ bool detect_nvlink() {
 }
 
 void explain_kernels(std::ostream& out, const Call& call, uint64_t largest) {
-  const uint64_t data_bytes =
-      gpu::wants_large_region(largest) ? gpu::large_region_data_bytes() : gpu::region_data_bytes();
+  const uint64_t data_bytes = gpu::region_data_bytes();
   static const bool nvlink = detect_nvlink();
   const auto capacity = gpu::RegionCapacity::of_region(static_cast<uint32_t>(call.size), nvlink, data_bytes);
   const gpu::Plan plan = gpu::wants_direct_buffers(call, largest)

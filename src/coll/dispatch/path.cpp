@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Paths of collectives among the ranks of one host: slot areas, kernels, NCCL or messages.
+// Paths of collectives among the ranks of one host: slot areas, kernels or messages.
 #include "coll/dispatch/path.hpp"
 
 #include "base/config.hpp"
 #include "coll/gpu/agreement.hpp"
 #include "coll/gpu/collective_queue.hpp"
 #include "coll/gpu/direct_buffers.hpp"
-#include "coll/gpu/nccl.hpp"
 #include "coll/gpu/plan.hpp"
 #include "coll/hierarchy/hierarchy.hpp"
 #include "coll/hierarchy/schedules.hpp"
@@ -26,16 +25,13 @@ config::Choice enabled{
 config::Size shared_min_calls{
     "coll.shared_min_calls", 8, 0, 1 << 30,
     "Number of blocking collectives on a communicator before it leases its slot areas in shared memory."};
-config::Size max_ranks{"coll.shared_max_ranks", 32, 2, 4096,
-                       "Largest number of ranks of a communicator that uses shared-memory collectives."};
+constexpr int kMaxSharedRanks = 32;  // of a communicator that uses shared-memory collectives
 /// State of a communicator on one host: a count of calls, then a channel.
 struct CommState final : core::CollectiveState {
-  explicit CommState(core::Communicator& comm)
-      : channel(comm), domain(comm), queue(comm, channel, domain), provider(comm) {}
+  explicit CommState(core::Communicator& comm) : channel(comm), domain(comm), queue(comm, channel, domain) {}
   host::SlotChannel channel;
   gpu::Domain domain;
   gpu::CollectiveQueue queue;
-  gpu::NcclProvider provider;
   uint32_t calls = 0;
   bool connected = false;  // the channel's allgather has started
 };
@@ -53,7 +49,7 @@ CommState* state_of(const Call& call) {
   auto* state = static_cast<CommState*>(comm.collective.get());
   if (state != nullptr) [[likely]]
     return state;
-  if (comm.instance.shm == nullptr || static_cast<size_t>(call.size) > max_ranks) return nullptr;
+  if (comm.instance.shm == nullptr || call.size > kMaxSharedRanks) return nullptr;
   state = new CommState(comm);
   comm.collective.reset(state);
   return state;
@@ -78,23 +74,21 @@ Path select_gpu_path(const Call& call, bool host_eligible, CommState& state, Sta
     failed = state.channel.failure();
     return {};
   }
-  if (agreed.path == gpu::Path::host) return {host_eligible ? &state.channel : nullptr};
-  if (agreed.path == gpu::Path::messages) return {};
-  if (agreed.path == gpu::Path::mismatch) {
+  if (agreed.path == gpu::AgreedPath::host) return {host_eligible ? &state.channel : nullptr};
+  if (agreed.path == gpu::AgreedPath::messages) return {};
+  if (agreed.path == gpu::AgreedPath::mismatch) {
     failed = agreed.mismatch(call);
     return {};
   }
-  failed = state.domain.connect_now(agreed.memory, agreed.largest, state.channel);
+  failed = state.domain.connect_now(agreed.memory, state.channel);
   if (!failed.ok()) return {};
   if (state.domain.state() != gpu::Domain::State::open) return {};
-  const bool provided = state.provider.accepts(call, agreed.largest, agreed.memory);
-  const bool direct = !provided && gpu::wants_direct_buffers(call, agreed.largest);
-  if (direct && !state.domain.prepare_direct_buffers(call, agreed.largest, state.channel)) {
+  if (gpu::wants_direct_buffers(call, agreed.largest) &&
+      !state.domain.prepare_direct_buffers(call, agreed.largest, state.channel)) {
     if (state.channel.broken()) failed = state.channel.failure();
     if (!failed.ok() || !gpu::kernels_faster(call, agreed.largest)) return {};
   }
-  return {&state.channel, &state.domain, agreed.largest, agreed.resident_running,
-          provided ? &state.provider : nullptr};
+  return {&state.channel, &state.domain, agreed.largest, agreed.resident_running};
 }
 
 bool disabled(const Call& call) { return enabled.index() != 0 || select::forced(call.what); }
@@ -110,7 +104,7 @@ CommState* state_for_nonblocking(const Call& call, Status& failed) {
 }  // namespace
 
 bool may_use_slots(const Call& call) {
-  return host::eligible(call) && !disabled(call) && static_cast<size_t>(call.size) <= max_ranks;
+  return host::eligible(call) && !disabled(call) && call.size <= kMaxSharedRanks;
 }
 
 Path select_path(const Call& call, Status& failed) {

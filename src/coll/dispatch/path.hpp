@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Selects the path of a collective: slot areas of shared memory, kernels, NCCL, or an algorithm of messages.
+// Selects the path of a collective: slot areas of shared memory, kernels, or an algorithm of messages.
 // Threading: under the instance lock.
 #pragma once
 #include "base/result.hpp"
@@ -9,7 +9,6 @@
 namespace weft::coll::gpu {
 class CollectiveQueue;
 class Domain;
-class NcclProvider;
 }  // namespace weft::coll::gpu
 
 namespace weft::coll::host {
@@ -24,7 +23,6 @@ struct Path {
   gpu::Domain* domain = nullptr;          ///< null: no kernels, the channel runs the call
   uint64_t largest = 0;                   ///< for the domain
   bool resident_kernels_running = false;  ///< for the domain
-  gpu::NcclProvider* provider = nullptr;  ///< not null: NCCL runs the call
 };
 /// Selects the path of a blocking call; equal on all ranks. Counts the calls of a communicator. Collectively
 /// leases the slot areas after coll.shared_min_calls calls, and opens the domain when operands are in GPU

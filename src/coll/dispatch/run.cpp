@@ -8,7 +8,6 @@
 #include "coll/dispatch/operation.hpp"
 #include "coll/dispatch/path.hpp"
 #include "coll/gpu/domain.hpp"
-#include "coll/gpu/nccl.hpp"
 #include "coll/hierarchy/hierarchy.hpp"
 #include "coll/host/host.hpp"
 #include "coll/schedule/collective.hpp"
@@ -31,8 +30,6 @@ PathCounters in_shared_memory{
     {"coll.shared_bytes", Unit::bytes, "Sizes of blocking collectives through shared memory"}};
 PathCounters by_kernels{{"coll.gpu_calls", Unit::events, "Blocking collectives by Weft's kernels"},
                         {"coll.gpu_bytes", Unit::bytes, "Sizes of blocking collectives by Weft's kernels"}};
-PathCounters by_nccl{{"coll.nccl_calls", Unit::events, "Blocking collectives by NCCL"},
-                     {"coll.nccl_bytes", Unit::bytes, "Sizes of blocking collectives by NCCL"}};
 PathCounters by_messages{{"coll.message_calls", Unit::events, "Blocking collectives by messages"},
                          {"coll.message_bytes", Unit::bytes, "Sizes of blocking collectives by messages"}};
 
@@ -65,10 +62,6 @@ Status run(const Call& call) {
     return run_on_several_hosts(call);
   Status failed;
   const dispatch::Path path = dispatch::select_path(call, failed);
-  if (path.provider != nullptr) {
-    by_nccl.count(call);
-    return path.provider->run(call);
-  }
   if (path.domain != nullptr) {
     by_kernels.count(call);
     return path.domain->run(call, path.largest, path.resident_kernels_running);

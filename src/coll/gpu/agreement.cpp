@@ -107,10 +107,10 @@ Agreement VoteReduction::result() const {
   result.resident_running = resident_running_;
   const bool free = idle_ ? unopened_ || open_ : queued_ && open_;
   if (host_)
-    result.path = Path::host;
+    result.path = AgreedPath::host;
   else if (kernels_ && any_ && free &&
            (kernels_faster(call_, largest_) || (!queued_ && wants_direct_buffers(call_, largest_))))
-    result.path = matches(result) ? Path::kernels : Path::mismatch;
+    result.path = matches(result) ? AgreedPath::kernels : AgreedPath::mismatch;
   return result;
 }
 

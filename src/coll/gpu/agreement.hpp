@@ -28,14 +28,14 @@ struct Vote {
   }
 };
 
-enum class Path : uint8_t {
+enum class AgreedPath : uint8_t {
   host,     ///< no operand is in GPU memory: shared memory
   kernels,  ///< all operands are, and the domain is open or can be opened
   messages,
   mismatch  ///< error: bytes sent and expected differ
 };
 struct Agreement {
-  Path path = Path::messages;
+  AgreedPath path = AgreedPath::messages;
   uint64_t largest = 0;           ///< largest message of any rank, in bytes
   uint32_t free_slots = 0;        ///< free on all ranks
   bool idle = false;              ///< no rank has unfinished calls

@@ -128,12 +128,12 @@ bool CollectiveQueue::decide_next(PendingCall& entry) {
   const uint32_t number = decided_ + 1;
   const auto agreement = collect(entry, number);
   if (!agreement) return false;
-  if (agreement->path == Path::mismatch) {
+  if (agreement->path == AgreedPath::mismatch) {
     --busy_;
     entry.client->end(agreement->mismatch(*entry.call));
     return true;
   }
-  const bool kernels = agreement->path == Path::kernels;
+  const bool kernels = agreement->path == AgreedPath::kernels;
   if (kernels && !domain_.connect(entry.memory, channel_)) return false;
   if (!kernels || domain_.state() != Domain::State::open) {
     --busy_;
@@ -349,9 +349,10 @@ Result<std::optional<PersistentCall>> CollectiveQueue::prepare_persistent(const 
   decide_all();  // after it all ranks publish the same state of the domain
   const Agreement agreement = reduce_votes(call, channel_, domain_, {busy_, free_slots_, true});
   if (channel_.broken()) return channel_.failure();
-  if (agreement.path == Path::mismatch) return agreement.mismatch(call);
-  if (agreement.path != Path::kernels || agreement.free_slots == 0) return std::optional<PersistentCall>();
-  if (agreement.idle) WEFT_TRY(domain_.connect_now(agreement.memory, agreement.largest, channel_));
+  if (agreement.path == AgreedPath::mismatch) return agreement.mismatch(call);
+  if (agreement.path != AgreedPath::kernels || agreement.free_slots == 0)
+    return std::optional<PersistentCall>();
+  if (agreement.idle) WEFT_TRY(domain_.connect_now(agreement.memory, channel_));
   if (domain_.state() != Domain::State::open) return std::optional<PersistentCall>();
   std::optional<PersistentCall> persistent(std::in_place);
   persistent->slot = static_cast<uint32_t>(std::countr_zero(agreement.free_slots));

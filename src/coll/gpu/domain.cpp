@@ -23,9 +23,6 @@ using transport::cuda_ipc::Region;
 log::SlowPath kernels_refused{"coll.gpu_refused",
                               "collectives on GPU memory use messages; small ones are 2 to 5 times slower"};
 
-log::SlowPath large_region_refused{"coll.gpu_small_region",
-                                   "large collectives on GPU memory take up to 1.5 times as long"};
-
 config::Size timeout_ns{"coll.gpu_kernel_timeout_ns", 100'000, 1'000, 1'000'000'000,
                         "Longest wait in ns of a collective kernel for its peers before it exits and is "
                         "relaunched; larger values keep waiting kernels on the GPU longer."};
@@ -49,45 +46,43 @@ struct Domain::Descriptor {
   Probe probe;
 };
 
-void Domain::release(Resources& resources) {
-  for (auto* mapping : resources.mappings) comm_.instance.memory->importer().release(mapping);
-  if (resources.region != nullptr) resources.region->leased = false;
-  resources = {};
+void Domain::release() {
+  for (auto* mapping : resources_.mappings) comm_.instance.memory->importer().release(mapping);
+  if (resources_.region != nullptr) resources_.region->leased = false;
+  resources_ = {};
 }
 
 Domain::~Domain() {
   if (state_ != State::open || comm_.instance.gpu_regions == nullptr) return;  // or after MPI_Finalize
   resources_.region->epoch = std::max(resources_.region->epoch, epoch_);
-  release(resources_);
+  release();
 }
 
-/// Refuses the domain, or keeps the present resources.
 void Domain::fail(const std::string& reason) {
-  release(next_);
-  if (state_ == State::open) return large_region_refused.hit(reason);
+  release();
   kernels_refused.hit(reason);
   state_ = State::refused;
 }
 
-Status Domain::prepare(const device::Memory& near, uint64_t chunk_capacity, Descriptor& descriptor) {
+Status Domain::prepare(const device::Memory& near, Descriptor& descriptor) {
   auto slot = CollectiveSlot::open(near);
   if (!slot) return std::move(slot).error();
-  next_.slot = std::move(*slot);
-  auto leased_region = RegionPool::of(comm_.instance).lease(near, chunk_capacity);
+  resources_.slot = std::move(*slot);
+  auto leased_region = RegionPool::of(comm_.instance).lease(near);
   if (!leased_region) return std::move(leased_region).error();
-  next_.region = *leased_region;
-  descriptor.epoch = next_.region->epoch;
+  resources_.region = *leased_region;
+  descriptor.epoch = resources_.region->epoch;
   auto uuid = device::uuid_of(near.device);
   if (!uuid) return std::move(uuid).error();
   descriptor.device = *uuid;
   auto& exporter = comm_.instance.memory->exporter();
   for (int rank = 0; rank < comm_.size(); ++rank) {
     if (rank == comm_.rank()) continue;
-    auto region = exporter.export_region(next_.region->memory, comm_.process(rank));
+    auto region = exporter.export_region(resources_.region->memory, comm_.process(rank));
     if (!region) return std::move(region).error();
     descriptor.region = *region->region;
   }
-  auto probe = exporter.probe(next_.region->memory);
+  auto probe = exporter.probe(resources_.region->memory);
   if (!probe) return std::move(probe).error();
   descriptor.probe = *probe;
   return {};
@@ -99,17 +94,16 @@ Status Domain::map(const host::SlotChannel& channel) {
   for (int rank = 0; rank < comm_.size(); ++rank)
     std::memcpy(&descriptors[static_cast<size_t>(rank)], channel.slot_area(rank).setup.data,
                 sizeof(Descriptor));
-  next_epoch_ = 0;
+  epoch_ = 0;
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const Descriptor& descriptor = descriptors[static_cast<size_t>(rank)];
     if (descriptor.good == 0)
       return Error(Errc::unsupported,
                    "rank " + std::to_string(rank) + " cannot run collective kernels: see its log");
-    if (descriptor.region.size != next_.region->memory.size)
+    if (descriptor.region.size != resources_.region->memory.size)
       return Error(Errc::unsupported,
-                   "WEFT_COLL_GPU_REGION_BYTES or WEFT_COLL_GPU_LARGE_REGION_BYTES differs between ranks: "
-                   "set the same value on all");
-    next_epoch_ = std::max(next_epoch_, descriptor.epoch);
+                   "WEFT_COLL_GPU_REGION_BYTES differs between ranks: set the same value on all");
+    epoch_ = std::max(epoch_, descriptor.epoch);
     for (int other = 0; other < rank; ++other)
       if (descriptors[static_cast<size_t>(other)].device == descriptor.device)
         return Error(Errc::unsupported,
@@ -120,16 +114,16 @@ Status Domain::map(const host::SlotChannel& channel) {
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const auto at = static_cast<size_t>(rank);
     if (rank == comm_.rank()) {
-      next_.regions[at] = next_.region->memory.base;
+      resources_.regions[at] = resources_.region->memory.base;
       continue;
     }
     auto mapping = comm_.instance.memory->open(comm_.process(rank), descriptors[at].region,
-                                               &descriptors[at].probe, next_.region->memory);
+                                               &descriptors[at].probe, resources_.region->memory);
     if (!mapping) return std::move(mapping).error();
-    next_.mappings.push_back(*mapping);
-    next_.regions[at] = reinterpret_cast<uint64_t>((*mapping)->at(descriptors[at].region.base));
+    resources_.mappings.push_back(*mapping);
+    resources_.regions[at] = reinterpret_cast<uint64_t>((*mapping)->at(descriptors[at].region.base));
   }
-  if (generation_ == 0 && all_linked(descriptors)) links_ = kLinked;
+  if (all_linked(descriptors)) links_ = kLinked;
   return {};
 }
 
@@ -156,11 +150,10 @@ bool Domain::all_at(Stage stage, const host::SlotChannel& channel) const {
   return true;
 }
 
-void Domain::publish_descriptor(const device::Memory& near, uint64_t chunk_capacity,
-                                host::SlotChannel& channel) {
+void Domain::publish_descriptor(const device::Memory& near, host::SlotChannel& channel) {
   channel_ = &channel;
   Descriptor own{};
-  mapped_ = prepare(near, chunk_capacity, own);
+  mapped_ = prepare(near, own);
   own.good = mapped_.ok() ? 1 : 0;
   static_assert(sizeof(Descriptor) <= transport::shm::kSetupBytes);
   std::memcpy(channel.slot_area(comm_.rank()).setup.data, &own, sizeof own);
@@ -181,7 +174,7 @@ bool Domain::all_ranks_prepared(host::SlotChannel& channel) {
 
 bool Domain::connect(const device::Memory& near, host::SlotChannel& channel) {
   if (state_ != State::unknown) return true;
-  if (stage_ == Stage::nothing) publish_descriptor(near, region_data_bytes(), channel);
+  if (stage_ == Stage::nothing) publish_descriptor(near, channel);
   return all_ranks_prepared(channel);
 }
 
@@ -189,35 +182,20 @@ bool Domain::connect(const device::Memory& near, host::SlotChannel& channel) {
 void Domain::finish_connect(const host::SlotChannel& channel) {
   stage_ = Stage::nothing;
   if (!mapped_.ok()) return fail(mapped_.error().message());
-  next_.linked = true;
+  resources_.linked = true;
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const uint32_t published = channel.slot_area(rank).setup.stage.load(std::memory_order_acquire);
     if ((published & ~kLinked) == stage_word(Stage::failed))
       return fail("another rank of the communicator cannot run collective kernels: see its log");
-    next_.linked = next_.linked && (published & kLinked) != 0;
+    resources_.linked = resources_.linked && (published & kLinked) != 0;
   }
-  if (state_ == State::open) {
-    resources_.region->epoch = std::max(resources_.region->epoch, epoch_);
-    release(resources_);
-  }
-  resources_ = std::exchange(next_, {});
-  early_largest_ = 0;
-  epoch_ = next_epoch_;
   configure_slot();
   state_ = State::open;
 }
 
-/// Large messages get a larger region, once per communicator.
-Status Domain::connect_now(const device::Memory& near, uint64_t largest, host::SlotChannel& channel) {
-  const auto wait = [&](auto&& prepared) {
-    core::wait_until(comm_.instance, [&] { return prepared() || channel.check_ranks(); });
-    return channel.broken() ? Status(channel.failure()) : Status();
-  };
-  WEFT_TRY(wait([&] { return connect(near, channel); }));
-  if (state_ != State::open || generation_ != 0 || !wants_large_region(largest)) return {};
-  generation_ = 1;
-  publish_descriptor(resources_.region->memory, large_region_data_bytes(), channel);
-  return wait([&] { return all_ranks_prepared(channel); });
+Status Domain::connect_now(const device::Memory& near, host::SlotChannel& channel) {
+  core::wait_until(comm_.instance, [&] { return connect(near, channel) || channel.check_ranks(); });
+  return channel.broken() ? Status(channel.failure()) : Status();
 }
 
 /// The timeout differs between ranks: kernels started in different orders on the GPUs would otherwise keep

@@ -35,9 +35,8 @@ class Domain {
   /// Collective over ranks with operands in GPU memory: opens the domain, or refuses it and reports a slow
   /// path. Never blocks; returns true once state() is known.
   [[nodiscard]] bool connect(const device::Memory& near, host::SlotChannel& channel);
-  /// Collective, while no rank has unfinished calls: completes connect(). Then requests a larger region if
-  /// messages of `largest` bytes need it. An error if a rank fails meanwhile.
-  [[nodiscard]] Status connect_now(const device::Memory& near, uint64_t largest, host::SlotChannel& channel);
+  /// Collective: waits until connect() is complete. An error if a rank fails meanwhile.
+  [[nodiscard]] Status connect_now(const device::Memory& near, host::SlotChannel& channel);
   /// Returns whether kernels of this rank can access `memory`.
   [[nodiscard]] bool reaches(const device::Memory& memory) const {
     return resources_.slot.can_access(memory);
@@ -77,18 +76,15 @@ class Domain {
   };
   /// Progress of opening, published by each rank.
   enum class Stage : uint32_t { nothing, published, mapped, failed };
-  /// Publishes the descriptor of a region with `chunk_capacity` bytes for chunks.
-  void publish_descriptor(const device::Memory& near, uint64_t chunk_capacity, host::SlotChannel& channel);
+  /// Publishes the descriptor of this rank's region.
+  void publish_descriptor(const device::Memory& near, host::SlotChannel& channel);
   [[nodiscard]] bool all_ranks_prepared(host::SlotChannel& channel);
-  void release(Resources& ground);
+  void release();
   static constexpr uint32_t kLinked =
       1;  ///< flag beside the stage: this rank's driver reports NVLink between all GPUs
-  [[nodiscard]] uint32_t stage_word(Stage stage) const {
-    return 2 * (4 * generation_ + static_cast<uint32_t>(stage));
-  }
+  [[nodiscard]] static uint32_t stage_word(Stage stage) { return 2 * static_cast<uint32_t>(stage); }
   [[nodiscard]] bool all_at(Stage stage, const host::SlotChannel& channel) const;
-  [[nodiscard]] Status prepare(const device::Memory& near, uint64_t chunk_capacity,
-                               Descriptor& publish_descriptor);
+  [[nodiscard]] Status prepare(const device::Memory& near, Descriptor& descriptor);
   [[nodiscard]] Status map(const host::SlotChannel& channel);
   [[nodiscard]] static bool all_linked(const std::vector<Descriptor>& descriptors);
   void finish_connect(const host::SlotChannel& channel);
@@ -113,11 +109,10 @@ class Domain {
   std::optional<Plan> prepared_;  // direct-buffer plan of the next run()
   State state_ = State::unknown;
   Stage stage_ = Stage::nothing;
-  Status mapped_;            // outcome on this rank, until all ranks have published
-  uint32_t generation_ = 0;  // of the resources in preparation
-  uint32_t links_ = 0;       // kLinked or 0, from the first mapping on
-  Resources resources_, next_;
-  uint32_t epoch_ = 0, next_epoch_ = 0;
+  Status mapped_;       // outcome on this rank, until all ranks have published
+  uint32_t links_ = 0;  // kLinked or 0, from the mapping on
+  Resources resources_;
+  uint32_t epoch_ = 0;
   host::SlotChannel* channel_ = nullptr;  // set when opening begins
   uint32_t calls_ = 0;                    // number of begun calls, equal on all ranks
   Plan* running_ = nullptr;

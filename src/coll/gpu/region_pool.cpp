@@ -17,18 +17,10 @@ using device::kernel::RegionLayout;
 config::Size data_bytes{"coll.gpu_region_bytes", 22 << 19, 2 << 20, size_t{1} << 30,
                         "Bytes in the region of a communicator for the Simple protocol; the LL and LL128 "
                         "parts take 7 MiB more. Larger regions allow larger chunks."};
-config::Size large_data{
-    "coll.gpu_large_region_bytes", 22 << 19, 2 << 20, size_t{1} << 30,
-    "coll.gpu_region_bytes of a communicator after its first call of coll.gpu_large_min_bytes, if larger."};
-config::Size large{"coll.gpu_large_min_bytes", 4 << 20, 0, size_t{1} << 40,
-                   "Smallest vector or block in bytes for which a communicator takes a region of "
-                   "coll.gpu_large_region_bytes."};
 
 }  // namespace
 
 size_t region_data_bytes() { return data_bytes; }
-size_t large_region_data_bytes() { return large_data; }
-bool wants_large_region(uint64_t largest) { return largest >= large && large_data > data_bytes; }
 
 RegionPool::~RegionPool() {
   for (const auto& region : regions_) device::free_scratch(region->memory);
@@ -39,8 +31,8 @@ RegionPool& RegionPool::of(core::Instance& instance) {
   return static_cast<RegionPool&>(*instance.gpu_regions);
 }
 
-Result<CollectiveRegion*> RegionPool::lease(const device::Memory& near, size_t chunk_capacity) {
-  const size_t bytes = RegionLayout::kClearedBytes + chunk_capacity;
+Result<CollectiveRegion*> RegionPool::lease(const device::Memory& near) {
+  const size_t bytes = RegionLayout::kClearedBytes + data_bytes;
   for (const auto& region : regions_) {
     const device::Memory& memory = region->memory;
     if (region->leased || memory.size != bytes || memory.device != near.device ||

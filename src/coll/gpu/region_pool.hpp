@@ -24,19 +24,17 @@ class RegionPool final : public core::RetainedState {
   ~RegionPool() override;
   /// The pool of this process.
   [[nodiscard]] static RegionPool& of(core::Instance& instance);
-  /// Leases a region in the context of `near` with `chunk_capacity` bytes for Simple chunks. Unleased regions
-  /// of other sizes are freed if there is no memory.
-  [[nodiscard]] Result<CollectiveRegion*> lease(const device::Memory& near, size_t chunk_capacity);
+  /// Leases a region in the context of `near`. Unleased regions of other contexts are freed if there is no
+  /// memory.
+  [[nodiscard]] Result<CollectiveRegion*> lease(const device::Memory& near);
 
  private:
   [[nodiscard]] bool evict_unleased();
   std::vector<std::unique_ptr<CollectiveRegion>> regions_;
 };
 
-/// Bytes for Simple chunks in a region: the usual size, and the size for large calls.
+/// Bytes for Simple chunks in a region.
 [[nodiscard]] size_t region_data_bytes();
-[[nodiscard]] size_t large_region_data_bytes();
-[[nodiscard]] bool wants_large_region(uint64_t largest);
 /// Zeroes the part of a region that holds flags.
 [[nodiscard]] Status clear(const CollectiveRegion& region);
 

@@ -102,9 +102,7 @@ Hierarchy* Hierarchy::for_call(const Call& call, Status& failed) {
 Status Hierarchy::create_communicators() {
   auto inside = split(comm_, hosts_.host_of(comm_.rank()), comm_.rank());
   if (!inside) return std::move(inside).error();
-  const int local_rank = hosts_.local_rank_of(comm_.rank());
-  auto across =
-      split(comm_, local_rank == 0 || hosts_.uniform ? local_rank : -1, hosts_.host_of(comm_.rank()));
+  auto across = split(comm_, is_leader() ? 0 : -1, hosts_.host_of(comm_.rank()));
   if (!across) {
     (*inside)->release();
     return std::move(across).error();
@@ -130,13 +128,13 @@ Status Hierarchy::run_steps(const Call& call) {
     case Collective::barrier:
       return barrier();
     case Collective::bcast:
-      return use_multi_leader(call) || call.bytes > segment_bytes(call) ? bcast_packed(call) : bcast(call);
+      return call.bytes > segment_bytes(call) ? bcast_packed(call) : bcast(call);
     case Collective::reduce:
       return reduce(call);
     case Collective::allreduce:
-      return use_multi_leader(call) ? allreduce_multi_leader(call) : allreduce(call);
+      return allreduce(call);
     default:
-      return use_multi_leader(call) ? allgather_multi_leader(call) : allgather(call);
+      return allgather(call);
   }
 }
 
@@ -164,7 +162,7 @@ Status Hierarchy::bcast_packed(const Call& call) {
       steps.record_error(local_copy(packed_call.recv.whole(), call.recv.whole()));
   }
   packed_call.failed = steps.error();
-  steps.record_error(use_multi_leader(call) ? bcast_multi_leader(packed_call) : bcast(packed_call));
+  steps.record_error(bcast(packed_call));
   if (!contiguous && call.rank != call.root && steps.error() == nullptr)
     steps.record_error(local_copy(call.recv.whole(), packed_call.recv.whole()));
   return steps.take();

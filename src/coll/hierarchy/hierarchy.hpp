@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hierarchy: blocking collectives of a communicator on several hosts, as collectives inside each host and
-// among the hosts' leaders, or among all ranks of equal local rank (multi-leader). Shared memory or kernels
-// inside a host, messages between hosts. Threading: under the instance lock.
+// among the hosts' leaders. Shared memory or kernels inside a host, messages between hosts. Threading: under
+// the instance lock.
 #pragma once
 #include "base/result.hpp"
 #include "coll/hierarchy/hosts.hpp"
@@ -41,16 +41,9 @@ class Hierarchy final : public core::CollectiveState {
   [[nodiscard]] Status allgather(const Call& call);
   [[nodiscard]] bool is_leader() const { return hosts_.local_rank_of(comm_.rank()) == 0; }
 
-  // multi_leader.cpp
-  [[nodiscard]] bool use_multi_leader(const Call& call) const;
-  [[nodiscard]] Status bcast_multi_leader(const Call& call);
-  [[nodiscard]] Status allreduce_multi_leader(const Call& call);
-  [[nodiscard]] Status allgather_multi_leader(const Call& call);
-
   core::Communicator& comm_;
   core::Ref<core::Communicator> local_comm_;
-  core::Ref<core::Communicator>
-      inter_host_comm_;  // ranks of equal local rank; of leaders only unless uniform
+  core::Ref<core::Communicator> inter_host_comm_;  // of the leaders
   const Hosts hosts_;
   uint32_t calls_ = 0;
 };

@@ -23,7 +23,7 @@ Hosts::Hosts(const core::Communicator& comm) {
     ranks[number].push_back(rank);
   }
   ranks_contiguous = std::is_sorted(host.begin(), host.end());
-  uniform =
+  const bool uniform =
       std::all_of(ranks.begin(), ranks.end(), [&](const auto& on) { return on.size() == ranks[0].size(); });
   tree_order = ranks_contiguous && uniform && std::has_single_bit(ranks[0].size());
 }

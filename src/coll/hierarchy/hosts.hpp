@@ -13,7 +13,6 @@ struct Hosts {
   std::vector<int> leaders;             ///< first rank of each host
   std::vector<int> host, local_rank;    ///< by rank: its host and its local rank there
   bool ranks_contiguous = true;         ///< the ranks of each host are contiguous
-  bool uniform = true;                  ///< all hosts have equally many ranks
   /// Reductions by hosts combine their terms in the order of flat algorithms (coll/algorithm/order.hpp).
   bool tree_order = true;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps of hierarchical collectives: calls on parts of a vector, the request in progress between hosts,
-// temporary vectors. For hierarchy.cpp and multi_leader.cpp.
+// temporary vectors.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -29,16 +29,13 @@ constexpr std::string_view kNames[] = {"coll.gpu",
                                        "coll.hierarchy",
                                        "coll.hierarchy_nonblocking_max_bytes",
                                        "coll.hierarchy_segment_bytes",
-                                       "coll.hierarchy_multi_leader_min_bytes",
-                                       "coll.nccl",
-                                       "coll.nccl_min_bytes",
                                        "coll.order"};
 
 // The ranks of a host use shared memory and kernels together; all ranks use the same algorithm.
 const config::Scopes of_job{config::Scope::job, {"coll.*"}};
-const config::Scopes of_host{config::Scope::host, {"coll.shared*", "coll.gpu*", "coll.nccl*"}};
-const config::Scopes of_process{
-    config::Scope::process, {"coll.gpu_kernel_timeout_ns", "coll.gpu_reduce_min_bytes", "coll.nccl_library"}};
+const config::Scopes of_host{config::Scope::host, {"coll.shared*", "coll.gpu*"}};
+const config::Scopes of_process{config::Scope::process,
+                                {"coll.gpu_kernel_timeout_ns", "coll.gpu_reduce_min_bytes"}};
 
 std::vector<const config::Setting*> find() {
   std::vector<const config::Setting*> found;
