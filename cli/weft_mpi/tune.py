@@ -14,8 +14,9 @@ from weft_mpi import benchmarks, children, library, output, prefix
 from weft_mpi.machine import cuda, system
 from weft_mpi.output import Refusal
 
-# A benchmark: program, number of ranks (0: all cores or GPUs), options, sizes, and the key of the measured value.
-Table = namedtuple("Table", "name program ranks options sizes field")
+# A benchmark: program, number of ranks (0: all cores or GPUs), options, sizes, the key of the measured value, and
+# settings that select the measured path.
+Table = namedtuple("Table", "name program ranks options sizes field settings", defaults=((),))
 # A setting and its candidate values; `tables`: names of the tables that the setting affects.
 Tunable = namedtuple("Tunable", "setting values tables")
 
@@ -28,8 +29,12 @@ GPU_TABLES = (
     Table("latency, GPU", "latency", 2, ("-d", "cuda", "-i", "300", "-x", "50"), "8,1K,8K,64K,256K,1M,4M",
           "latency_us"),
     Table("bandwidth, GPU", "bw", 2, ("-d", "cuda", "-i", "20", "-x", "4"), "8K,64K,256K,1M,4M", "bandwidth_mb_s"),
-    Table("all-reduce, GPU", "allreduce", 0, ("-d", "cuda", "-i", "200", "-x", "50"), "8,4K,32K,256K,1M,16M",
+    Table("all-reduce, GPU", "allreduce", 0, ("-d", "cuda", "-i", "200", "-x", "50"), "8,4K,32K,256K,1M,4M,16M",
           "latency_us"),
+    Table("all-to-all, GPU", "alltoall", 0, ("-d", "cuda", "-i", "200", "-x", "50"), "8,4K,64K,256K,1M,8M",
+          "latency_us"),
+    Table("all-reduce by messages, GPU", "allreduce", 0, ("-d", "cuda", "-i", "100", "-x", "20"), "4K,16K,64K",
+          "latency_us", (("coll.gpu", "off"),)),
 )  # fmt: skip
 # The current value of a setting is not measured again. Exception: settings that the library adapts at run time unless
 # they are set; their nominal default is a candidate like any other.
@@ -41,12 +46,24 @@ HOST_TUNABLES = (
 GPU_TUNABLES = (
     Tunable("gpu.resident_kernel_max_bytes", ("65536", "131072", "262144", "524288"), ("latency, GPU",)),
     Tunable("gpu.batch_copy_max_bytes", ("262144", "524288", "1048576"), ("bandwidth, GPU",)),
-    Tunable("coll.gpu_ll128_min_bytes", ("32768", "65536", "262144", "524288"), ("all-reduce, GPU",)),
-    Tunable("coll.gpu_doorbell_max_bytes", ("16384", "65536", "131072", "262144"), ("all-reduce, GPU",)),
+    # The crossover sizes of the library (src/coll/schedule/crossovers.hpp).
+    Tunable("coll.gpu_ll128_min_bytes", ("32768", "65536", "262144", "524288"), ("all-reduce, GPU", "all-to-all, GPU")),
+    Tunable("coll.gpu_doorbell_max_bytes", ("32768", "65536", "262144"), ("all-reduce, GPU", "all-to-all, GPU")),
+    Tunable("coll.gpu_one_shot_max_bytes", ("196608", "786432"), ("all-reduce, GPU",)),
+    Tunable("coll.gpu_ll128_max_bytes", ("524288", "4194304"), ("all-reduce, GPU", "all-to-all, GPU")),
+    Tunable("coll.gpu_ll_max_bytes", ("131072", "1048576"), ("all-reduce, GPU",)),
+    Tunable("coll.gpu_ll_movement_max_bytes", ("131072", "1048576"), ("all-to-all, GPU",)),
+    Tunable("coll.gpu_direct_reduce_min_bytes", ("4194304", "33554432"), ("all-reduce, GPU",)),
+    Tunable("coll.gpu_direct_min_bytes", ("1048576", "4194304"), ("all-to-all, GPU",)),
+    Tunable("coll.gpu_pair_max_bytes", ("131072", "1048576"), ("all-to-all, GPU",)),
+    Tunable("coll.gpu_movement_max_bytes", ("524288", "4194304"), ("all-to-all, GPU",)),
+    Tunable("coll.gpu_reduce_min_bytes", ("4096", "32768", "65536"), ("all-reduce by messages, GPU",)),
 )
+SECONDS, SECONDS_WITH_GPUS = 300, 900
 MIN_GAIN = 0.03  # minimum relative gain, averaged over the rows of a table
 UNITS = {"latency_us": "us", "bandwidth_mb_s": "MB/s"}
 ROUNDS = 5  # per comparison
+SCREENING_ROUNDS = 2  # of a value that gains nothing in them
 SECONDS_PER_RUN = 60
 MIN_STANDARD_ERRORS = 2.0  # minimum gain in standard errors
 
@@ -58,7 +75,8 @@ def add_parser(subparsers):
         description=run.__doc__,
         epilog="example: weft tune --seconds 300",
     )
-    parser.add_argument("--seconds", type=float, default=300, help="time limit (%(default)s)")
+    limits = f"time limit ({SECONDS}, with GPUs {SECONDS_WITH_GPUS})"
+    parser.add_argument("--seconds", type=float, help=limits)
     parser.add_argument("--only", choices=("host", "gpu"), help="only settings for this memory")
     parser.add_argument("-o", "--output", metavar="FILE", help="profile to write (weft/profile in ~/.config)")
     parser.add_argument("--dry-run", action="store_true", help="measure and print, but write no profile")
@@ -71,6 +89,9 @@ def run(arguments):
     gain exceeds the noise of alternating rounds and no row becomes slower. Finally all kept values are measured
     together against the defaults; the profile is written only if the gain is confirmed."""
     path = arguments.output or default_path()
+    if arguments.seconds is None:
+        with_gpus = arguments.only != "host" and cuda.visible_count() >= 2
+        arguments.seconds = SECONDS_WITH_GPUS if with_gpus else SECONDS
     if arguments.seconds < 10:
         raise Refusal(f"--seconds {arguments.seconds:g}: at least 10 are needed to distinguish a gain from noise")
     if not arguments.dry_run:
@@ -161,8 +182,9 @@ class Bench:
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
             words = [prefix.mpiexec(), "-n", str(max(2, ranks)), *benchmarks.command(table.program)]
             words += ["-m", table.sizes, *table.options, "--json", file.name]
+            settings = {**dict(table.settings), **values}
             environment = children.clean_environment(
-                WEFT_PROFILE="off", **{variable(setting): value for setting, value in values.items()}
+                WEFT_PROFILE="off", **{variable(setting): value for setting, value in settings.items()}
             )
             outcome = children.run(words, SECONDS_PER_RUN, environment)
             if not outcome.good:
@@ -190,11 +212,12 @@ def defaults(bench, tables):
             for table in tables for size in bench.seen.get(key_of(table, {}), ())]  # fmt: skip
 
 
-def compare(bench, table, old, new, rounds=ROUNDS):
-    """Returns {size: [log(new / old) per round]} of alternating rounds; None without time for two rounds."""
+def compare(bench, table, old, new, screening=False):
+    """Returns {size: [log(new / old) per round]} of alternating rounds; None without time for two rounds. With
+    `screening`, a value that gains nothing in the first rounds gets no more."""
     logs = {}
-    for number in range(rounds):
-        if not bench.has_time_for(table, 2):
+    for number in range(ROUNDS):
+        if not bench.has_time_for(table, 2) or (screening and number == SCREENING_ROUNDS and evaluate(logs)[0] <= 0):
             break
         order = (old, new) if number % 2 == 0 else (new, old)
         first, second = (bench.measure(table, values) for values in order)
@@ -253,7 +276,7 @@ def try_value(bench, tables, tunable, value, kept):
     trial = {"setting": tunable.setting, "value": value, "gain_percent": 0.0, "verdict": "no time"}
     gain_of_all, sure = 0.0, False
     for table in tables:
-        logs = compare(bench, table, kept, {**kept, tunable.setting: value})
+        logs = compare(bench, table, kept, {**kept, tunable.setting: value}, screening=True)
         if logs is None:
             return trial
         gain, error, worse = evaluate(logs)

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import subprocess
 
 import pytest
@@ -39,6 +40,45 @@ def test_the_library_accepts_every_value(which):
     hello = [os.path.join(prefix.find(), "libexec", "weft", "bench", "hello")]
     done = subprocess.run(hello, env={**os.environ, **values}, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_measures_every_crossover_size():
+    """Each row of src/coll/schedule/crossovers.cpp has candidates."""
+    rows = re.findall(r"coll\.gpu_\w+_bytes", read("src", "coll", "schedule", "crossovers.cpp"))
+    assert len(rows) == 11 and set(rows) <= {tunable.setting for tunable in tune.GPU_TUNABLES}
+
+
+def test_the_library_uses_the_profile(weft, simulated, tmp_path, monkeypatch, emulated):
+    """The profile that tune writes changes the protocol of a collective, and info names the profile as the origin."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("WEFT_PROFILE", "")
+    simulated(lambda values, size: 0.5 if values else 1.0)
+    monkeypatch.setattr(tune, "select_tables", lambda only: ((TABLE,), (
+        tune.Tunable("coll.gpu_ll128_min_bytes", ("4096",), ("t",)),)))  # fmt: skip
+    before = protocol_of_8k()
+    assert before == "LL" and weft("tune").status == 0
+    settings = {one["variable"]: one for one in json.loads(command("info", "--config", "--json"))}
+    assert settings["WEFT_COLL_GPU_LL128_MIN_BYTES"]["origin"] == "profile"
+    assert settings["WEFT_COLL_GPU_LL128_MIN_BYTES"]["value"] == "4k"
+    assert protocol_of_8k() == "LL128"
+    monkeypatch.setenv("WEFT_PROFILE", "off")
+    assert protocol_of_8k() == before
+
+
+def command(*words):
+    """Returns the output of the installed command in a process of its own."""
+    return subprocess.run([os.path.join(prefix.find(), "bin", "weft"), *words], capture_output=True, text=True,
+                          check=True, timeout=60).stdout  # fmt: skip
+
+
+def protocol_of_8k():
+    rows = json.loads(command("explain", "allreduce", "--kind", "cuda", "--ranks", "4", "--json"))
+    return next(row["protocol"] for row in rows["rows"] if row["bytes"] == 8192)
+
+
+def read(*path):
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", *path), encoding="utf-8") as file:
+        return file.read()
 
 
 def better(values, size):

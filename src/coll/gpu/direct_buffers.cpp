@@ -8,6 +8,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "coll/schedule/crossovers.hpp"
 #include "coll/schedule/hints.hpp"
 #include "core/memory_registry.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 
 using device::kernel::Range;
 using transport::cuda_ipc::Region;
-using Collectives = device::kernel::Collective;
+using KernelCollective = device::kernel::Collective;
 using Kernel = device::kernel::Direct;
 using enum Collective;
 
@@ -25,17 +26,12 @@ config::Choice enabled{"coll.gpu_direct",
                        {"on", "off"},
                        "Large blocking collectives on device buffers access the mapped buffers of the other "
                        "ranks directly; off: they copy through regions or send messages."};
-config::Size min_bytes{
-    "coll.gpu_direct_min_bytes", 2 << 20, 0, size_t{1} << 40,
-    "Smallest total bytes sent per rank for which collectives that only move data use coll.gpu_direct."};
-config::Size reduce_min_bytes{"coll.gpu_direct_reduce_min_bytes", 8 << 20, 0, size_t{1} << 40,
-                              "Smallest vector in bytes for which float32 sums use coll.gpu_direct."};
 config::Size chunk_bytes{
     "coll.gpu_direct_chunk_bytes", 16 << 10, 512, 16 << 20,
     "Largest chunk in bytes that a block of a coll.gpu_direct kernel moves to one rank before "
     "it continues with the next rank."};
 config::Size max_blocks{
-    "coll.gpu_direct_max_blocks", 0, 0, Collectives::kBlocks,
+    "coll.gpu_direct_max_blocks", 0, 0, KernelCollective::kBlocks,
     "Most thread blocks of a coll.gpu_direct kernel; 0: chosen by collective. With more than "
     "128, blocks have half as many threads."};
 
@@ -60,15 +56,16 @@ uint64_t default_max_blocks(const Call& call) {
 }
 
 /// Part `rank` of a vector.
-Collectives::Message part_of(const Collectives& c, const Collectives::Message& vector, uint32_t rank) {
+KernelCollective::Message part_of(const KernelCollective& c, const KernelCollective::Message& vector,
+                                  uint32_t rank) {
   const Range part = device::kernel::part(c, rank);
   const Range bytes = device::kernel::within(16 * part.first, 16 * part.count, c.send[0].bytes);
-  return vector.bytes == 0 ? vector : Collectives::Message{vector.address + bytes.first, bytes.count};
+  return vector.bytes == 0 ? vector : KernelCollective::Message{vector.address + bytes.first, bytes.count};
 }
 
 /// The part of this rank's output that rank `peer` stores.
-Collectives::Message out_of(const Call& call, const Collectives& c, uint32_t peer) {
-  if (c.form != Collectives::two_shot) return c.recv[peer];
+KernelCollective::Message out_of(const Call& call, const KernelCollective& c, uint32_t peer) {
+  if (c.form != KernelCollective::two_shot) return c.recv[peer];
   return call.what == bcast ? c.recv[0] : part_of(c, c.recv[0], peer);
 }
 
@@ -84,7 +81,7 @@ uint32_t div_ceil(uint64_t dividend, uint64_t divisor) {
 void plan_reduction_chunks(Plan& plan, uint64_t largest, uint64_t most_blocks, uint64_t most_bytes,
                            uint64_t capacity) {
   constexpr uint64_t kBlockBytes = 8 << 10, kChunkAlignment = 128;
-  Collectives& c = plan.collective;
+  KernelCollective& c = plan.collective;
   plan.blocks = static_cast<uint32_t>(std::clamp<uint64_t>(largest / kBlockBytes, 1, most_blocks));
   const uint64_t wanted =
       div_ceil(div_ceil(largest, plan.blocks), kChunkAlignment * Kernel::kSlots) * kChunkAlignment;
@@ -97,8 +94,8 @@ void plan_reduction_chunks(Plan& plan, uint64_t largest, uint64_t most_blocks, u
 /// Chooses chunks such that each block has several.
 void plan_movement_chunks(Plan& plan, uint64_t most_blocks, uint64_t most_bytes) {
   constexpr uint64_t kMinChunkBytes = 4 << 10, kMinChunksPerBlock = 8;
-  Collectives& c = plan.collective;
-  const bool whole = c.form == Collectives::two_shot;
+  KernelCollective& c = plan.collective;
+  const bool whole = c.form == KernelCollective::two_shot;
   uint64_t bytes = c.send[0].bytes;
   for (uint32_t rank = 0; rank < c.size && !whole; ++rank) bytes = std::max(bytes, c.send[rank].bytes);
   if (whole) bytes = div_ceil(bytes, c.size - 1);
@@ -110,15 +107,15 @@ void plan_movement_chunks(Plan& plan, uint64_t most_blocks, uint64_t most_bytes)
 }
 
 /// Converts a call to the kernel's form: two_shot means broadcast there.
-void to_direct_form(const Call& call, Collectives& c) {
-  if (c.form == Collectives::exchange) return;
+void to_direct_form(const Call& call, KernelCollective& c) {
+  if (c.form == KernelCollective::exchange) return;
   if (call.op == nullptr) {
     c.targets &= ~c.sources;
-  } else if (c.form == Collectives::two_shot) {
+  } else if (c.form == KernelCollective::two_shot) {
     c.recv[0] = {out_of(call, c, c.rank).address, part_of(c, c.send[0], c.rank).bytes};
-    const Collectives parts = c;
+    const KernelCollective parts = c;
     for (uint32_t rank = 0; rank < c.size; ++rank) c.send[rank] = part_of(parts, parts.send[0], rank);
-    c.form = Collectives::reduce;
+    c.form = KernelCollective::reduce;
   } else {
     c.targets = 1u << c.rank;
   }
@@ -127,12 +124,12 @@ void to_direct_form(const Call& call, Collectives& c) {
 /// Between two ranks, pure data movement is one message each way, which copy engines handle. A limit of 0
 /// enables direct buffers regardless.
 bool is_one_message(const Call& call) {
-  return call.size == 2 && moves_parts(call.what) && value_for(call, min_bytes) != 0;
+  return call.size == 2 && moves_parts(call.what) && value_for(call, crossover::direct_min) != 0;
 }
 
 /// Reductions other than sums of floats are faster through regions (docs/adr/0011).
 uint64_t min_bytes_of_reduction(const Call& call) {
-  return kernel_reduction(call).float_sum() ? value_for(call, reduce_min_bytes) : UINT64_MAX;
+  return kernel_reduction(call).float_sum() ? value_for(call, crossover::direct_reduce_min) : UINT64_MAX;
 }
 
 }  // namespace
@@ -142,7 +139,7 @@ bool wants_direct_buffers(const Call& call, uint64_t largest) {
   const auto ranks = static_cast<uint64_t>(call.size);
   switch (call.what) {
     case bcast:
-      return call.size > 2 && largest >= value_for(call, min_bytes);
+      return call.size > 2 && largest >= value_for(call, crossover::direct_min);
     case Collective::reduce:
     case allreduce:
       return largest >= min_bytes_of_reduction(call);
@@ -150,18 +147,18 @@ bool wants_direct_buffers(const Call& call, uint64_t largest) {
     case reduce_scatter:
       return largest * ranks >= min_bytes_of_reduction(call);
     default:
-      return moves_parts(call.what) && largest * (ranks - 1) >= value_for(call, min_bytes);
+      return moves_parts(call.what) && largest * (ranks - 1) >= value_for(call, crossover::direct_min);
   }
 }
 
 Plan direct_buffers_plan(const Call& call, uint64_t largest, uint64_t capacity) {
   Plan plan;
-  Collectives& c = plan.collective = messages_of(call, one_vector(call));
+  KernelCollective& c = plan.collective = messages_of(call, one_vector(call));
   const uint64_t part =
       one_vector(call) ? 16 * div_ceil(device::kernel::vec16_count(largest), c.size) : largest;
   to_direct_form(call, c);
   const uint64_t set = value_for(call, max_blocks), most = set != 0 ? set : default_max_blocks(call);
-  if (c.form == Collectives::reduce)
+  if (c.form == KernelCollective::reduce)
     plan_reduction_chunks(plan, part, most, value_for(call, chunk_bytes), capacity);
   else
     plan_movement_chunks(plan, most, value_for(call, chunk_bytes));
@@ -171,10 +168,10 @@ Plan direct_buffers_plan(const Call& call, uint64_t largest, uint64_t capacity) 
 }
 
 /// The range of the receive buffer that other ranks store to.
-device::Memory remotely_written_range(const Call& call, const Collectives& c) {
+device::Memory remotely_written_range(const Call& call, const KernelCollective& c) {
   uint64_t low = UINT64_MAX, high = 0;
   for (uint32_t peer = 0; peer < c.size; ++peer) {
-    const Collectives::Message out = out_of(call, c, peer);
+    const KernelCollective::Message out = out_of(call, c, peer);
     if (peer == c.rank || out.bytes == 0) continue;
     low = std::min(low, out.address);
     high = std::max(high, out.address + out.bytes);
@@ -187,17 +184,17 @@ device::Memory remotely_written_range(const Call& call, const Collectives& c) {
 struct DirectBuffers::Descriptor {
   uint32_t good;
   Region region;  ///< size 0: no peer stores there
-  uint64_t to[Collectives::kRanks];
+  uint64_t to[KernelCollective::kRanks];
 };
 
-Status DirectBuffers::describe(const Call& call, const Collectives& c, Descriptor& own) const {
+Status DirectBuffers::describe(const Call& call, const KernelCollective& c, Descriptor& own) const {
   if (overwrites_input(call))
     return Error(Errc::unsupported, "in place, ranks would overwrite input that others have yet to read");
   const bool gets = stores_remotely(call) && !(call.what == bcast && call.rank == call.root);
   const device::Memory memory = gets ? remotely_written_range(call, c) : call.recv.memory;
   bool any = false;
   for (uint32_t peer = 0; peer < c.size; ++peer) {
-    const Collectives::Message out = out_of(call, c, peer);
+    const KernelCollective::Message out = out_of(call, c, peer);
     own.to[peer] = out.address;
     if (peer == c.rank || out.bytes == 0 || !gets) continue;
     if (!call.recv.on_device() || !memory.covers(reinterpret_cast<const void*>(out.address), out.bytes))
@@ -228,14 +225,14 @@ void DirectBuffers::note_remote_region(uint32_t rank, const Region& region) cons
 /// Maps the buffers that this rank stores to.
 Status DirectBuffers::map(const Call& call, const std::vector<Descriptor>& descriptors,
                           const device::Memory& near, device::kernel::Direct& direct) {
-  const Collectives& c = direct.call;
+  const KernelCollective& c = direct.call;
   for (uint32_t rank = 0; rank < c.size; ++rank) {
     const Descriptor& descriptor = descriptors[rank];
     const auto peer = comm_.process(static_cast<int>(rank));
-    const bool exchange = c.form == Collectives::exchange;
-    const uint64_t moved = exchange                        ? c.send[rank].bytes
-                           : c.form == Collectives::reduce ? c.recv[0].bytes
-                                                           : c.send[0].bytes;
+    const bool exchange = c.form == KernelCollective::exchange;
+    const uint64_t moved = exchange                             ? c.send[rank].bytes
+                           : c.form == KernelCollective::reduce ? c.recv[0].bytes
+                                                                : c.send[0].bytes;
     if (rank == c.rank) {
       direct.out[rank] = descriptor.to[rank];
       continue;
@@ -253,9 +250,9 @@ Status DirectBuffers::map(const Call& call, const std::vector<Descriptor>& descr
 bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Memory& region,
                             host::SlotChannel& channel, Plan& plan) {
   const uint32_t step = channel.reserve_steps(2);
-  const Collectives messages = messages_of(call, one_vector(call));
+  const KernelCollective messages = messages_of(call, one_vector(call));
   plan = direct_buffers_plan(call, largest, region.size - device::kernel::RegionLayout::kClearedBytes);
-  const Collectives& c = plan.collective;
+  const KernelCollective& c = plan.collective;
   std::vector<Descriptor> descriptors(c.size);
   Descriptor& own = descriptors[c.rank];
   Status able = describe(call, messages, own);

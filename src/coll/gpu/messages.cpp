@@ -8,10 +8,10 @@
 namespace weft::coll::gpu {
 namespace {
 
-using Collectives = device::kernel::Collective;
+using KernelCollective = device::kernel::Collective;
 using enum Collective;
 
-Collectives::Message message(const p2p::Buffer& buffer) {
+KernelCollective::Message message(const p2p::Buffer& buffer) {
   const auto bytes = static_cast<uint64_t>(packed_bytes(buffer));
   if (bytes == 0) return {};
   return {reinterpret_cast<uint64_t>(advance(buffer.address, buffer.type->true_lb())), bytes};
@@ -100,9 +100,9 @@ namespace {
 /// The messages of irregular collectives (blocks of different sizes).
 class Irregular {
  public:
-  Irregular(const Call& call, Collectives& collective) : call_(call), c_(collective) {}
+  Irregular(const Call& call, KernelCollective& collective) : call_(call), c_(collective) {}
   void make() {
-    c_.form = call_.op != nullptr ? Collectives::reduce : Collectives::exchange;
+    c_.form = call_.op != nullptr ? KernelCollective::reduce : KernelCollective::exchange;
     if (among_neighbors(call_)) return neighbors();
     for (int peer = 0; peer < call_.size; ++peer) between(peer);
   }
@@ -113,7 +113,7 @@ class Irregular {
   void between(int peer);
   void neighbors();
   const Call& call_;
-  Collectives& c_;
+  KernelCollective& c_;
 };
 
 /// The neighbors are distinct processes: see distinct_neighbors().
@@ -155,7 +155,7 @@ void Irregular::between(int peer) {
   }
 }
 
-void make_messages(const Call& call, Collectives& collective, bool parts) {
+void make_messages(const Call& call, KernelCollective& collective, bool parts) {
   const auto rank = static_cast<uint32_t>(call.rank);
   if (const auto shape = shape_of(call, parts)) {
     const device::kernel::Regular all = regular_form(call, *shape);
@@ -240,8 +240,8 @@ Operands locate_operands(const Call& call) {
 
 bool regular(const Call& call) { return shape_of(call).has_value(); }
 
-Collectives messages_of(const Call& call, bool parts) {
-  Collectives collective{};
+KernelCollective messages_of(const Call& call, bool parts) {
+  KernelCollective collective{};
   collective.rank = static_cast<uint32_t>(call.rank);
   collective.size = static_cast<uint32_t>(call.size);
   make_messages(call, collective, parts);
@@ -250,9 +250,9 @@ Collectives messages_of(const Call& call, bool parts) {
 }
 
 Amounts amounts_of(const Call& call) {
-  const Collectives collective = messages_of(call, false);
+  const KernelCollective collective = messages_of(call, false);
   Amounts amounts;
-  for (uint32_t rank = 0; rank < Collectives::kRanks; ++rank) {
+  for (uint32_t rank = 0; rank < KernelCollective::kRanks; ++rank) {
     amounts.sent[rank] = collective.send[rank].bytes;
     amounts.expected[rank] = collective.recv[rank].bytes;
   }

@@ -8,6 +8,7 @@
 
 #include "base/config.hpp"
 #include "coll/gpu/messages.hpp"
+#include "coll/schedule/crossovers.hpp"
 #include "coll/schedule/hints.hpp"
 #include "device/kernel/copy.hpp"
 
@@ -16,48 +17,22 @@ namespace {
 
 using device::Protocol;
 using device::kernel::RegionLayout;
-using Collectives = device::kernel::Collective;
+using KernelCollective = device::kernel::Collective;
 using enum Collective;
 
 config::Choice enabled{
     "coll.gpu",
     0,
     {"on", "off"},
-    "Collectives on device buffers by kernels, if every rank has a GPU of its own; off: they use messages.",
+    "KernelCollective on device buffers by kernels, if every rank has a GPU of its own; off: they use "
+    "messages.",
     "application kernels fill the GPU and wait for collectives, or a problem may be in these kernels "
     "(off)"};
-config::Size one_shot_max_bytes{
-    "coll.gpu_one_shot_max_bytes", 384 << 10, 0, 16 << 20,
-    "Largest total bytes sent per rank for which reductions and broadcasts send the whole vector to every "
-    "rank (one-shot); larger ones send one part per rank (two-shot)."};
-config::Size ll_max_bytes{"coll.gpu_ll_max_bytes", 512 << 10, 0, 2 << 20,
-                          "Largest vector in bytes that uses the LL protocol (a flag beside every 4 bytes), "
-                          "if the region has capacity; larger ones use Simple."};
-config::Size ll_movement_max_bytes{
-    "coll.gpu_ll_movement_max_bytes", 512 << 10, 0, 2 << 20,
-    "Largest total bytes sent per rank for which allgather, alltoall, gather, scatter and reduce_scatter on "
-    "device buffers use LL; larger ones use Simple."};
-config::Size ll128_min_bytes{"coll.gpu_ll128_min_bytes", 128 << 10, 0, 16 << 20,
-                             "Smallest vector, or total bytes sent per rank, that uses the LL128 protocol "
-                             "(112 of 128 bytes are data); smaller ones use LL."};
-config::Size ll128_max_bytes{"coll.gpu_ll128_max_bytes", 2 << 20, 0, 16 << 20,
-                             "Largest vector, or total bytes sent per rank, that uses the LL128 protocol, if "
-                             "the region has capacity; larger ones use Simple; 0: never LL128."};
-config::Size doorbell_max_bytes{
-    "coll.gpu_doorbell_max_bytes", 128 << 10, 0, 2 << 20,
-    "Largest message in bytes between two ranks for which the running resident kernel executes a collective; "
-    "larger ones launch a kernel. Twice as many bytes between two ranks, and in allgather."};
-config::Size movement_max_bytes{"coll.gpu_movement_max_bytes", 8 << 20, 0, size_t{1} << 40,
-                                "Largest block in bytes of allgather, alltoall, gather and scatter that "
-                                "kernels move; copy engines move larger ones."};
-config::Size pair_max_bytes{
-    "coll.gpu_pair_max_bytes", 768 << 10, 0, size_t{1} << 40,
-    "Largest block in bytes that kernels exchange between two ranks; larger ones are sent as messages."};
 config::Size max_blocks_setting{
     "coll.gpu_max_blocks",
     0,
     0,
-    Collectives::kBlocks,
+    KernelCollective::kBlocks,
     "Most thread blocks of a collective kernel; 0: chosen by size. With more "
     "than 128, blocks have half as many threads.",
     "collective kernels slow concurrent kernels of the application down (smaller)"};
@@ -76,7 +51,7 @@ bool has_vector(const Call& call) {
 /// A single 16-byte vector is not divided: one warp of the resident kernel handles such a call.
 bool goes_in_parts(const Call& call, uint64_t largest) {
   return largest > sizeof(device::kernel::Vec16) && has_vector(call) &&
-         largest * static_cast<uint64_t>(call.size - 1) > value_for(call, one_shot_max_bytes);
+         largest * static_cast<uint64_t>(call.size - 1) > value_for(call, crossover::one_shot_max);
 }
 
 uint32_t clamped(uint64_t wanted, uint64_t most) {
@@ -90,7 +65,8 @@ void plan_ll(Plan& plan, Protocol protocol, uint64_t largest, uint32_t size, uin
   const bool use_ll128 = protocol == Protocol::ll128;
   const size_t most = use_ll128 ? kLL128MaxBlocks : kLLMaxBlocks;
   plan.protocol = protocol;
-  plan.threads = all <= 128 && !use_ll128 ? 128 : Collectives::kThreads;  // LL128 needs a warp for each rank
+  plan.threads =
+      all <= 128 && !use_ll128 ? 128 : KernelCollective::kThreads;  // LL128 needs a warp for each rank
   plan.blocks = clamped(all / plan.threads, max_blocks == 0 ? most : max_blocks);
 }
 
@@ -116,7 +92,7 @@ void plan_simple(Plan& plan, uint64_t largest, uint32_t size, uint32_t parts, si
 }  // namespace
 
 uint32_t threads_for(uint32_t blocks) {
-  return blocks > 128 ? Collectives::kThreads / 2 : Collectives::kThreads;
+  return blocks > 128 ? KernelCollective::kThreads / 2 : KernelCollective::kThreads;
 }
 
 bool moves_parts(Collective what) {
@@ -136,8 +112,8 @@ bool moves_parts(Collective what) {
 }
 
 bool supports(const Call& call) {
-  if (value_for(call, enabled) != 0 || call.size < 2 || call.size > static_cast<int>(Collectives::kRanks) ||
-      call.inter())
+  if (value_for(call, enabled) != 0 || call.size < 2 ||
+      call.size > static_cast<int>(KernelCollective::kRanks) || call.inter())
     return false;
   if (moves_parts(call.what)) return true;
   switch (call.what) {
@@ -168,7 +144,7 @@ bool uses_doorbell(const Call& call, uint64_t largest) {
   const bool parts = goes_in_parts(call, largest);
   const uint64_t each = parts ? largest / static_cast<uint64_t>(call.size) : largest;
   const uint64_t times = call.size == 2 || call.what == allgather ? 2 : 1;
-  return shape_of(call) && each <= times * value_for(call, doorbell_max_bytes);
+  return shape_of(call) && each <= times * value_for(call, crossover::doorbell_max);
 }
 
 /// The root of an in-place scatter must not write its own block: a launched kernel leaves that block alone.
@@ -188,7 +164,7 @@ bool kernels_faster(const Call& call, uint64_t largest) {
   if (call.what == Collective::bcast)  // between two ranks a message is faster: its sender does not wait
     return call.size > 2 || (uses_doorbell(call, largest) && doorbell_blocks(call, largest) == 1);
   return call.op != nullptr ||
-         largest <= value_for(call, call.size == 2 ? pair_max_bytes : movement_max_bytes);
+         largest <= value_for(call, call.size == 2 ? crossover::pair_max : crossover::movement_max);
 }
 
 Plan make_plan(const Call& call, uint64_t largest, const RegionCapacity& capacity) {
@@ -198,14 +174,14 @@ Plan make_plan(const Call& call, uint64_t largest, const RegionCapacity& capacit
   const uint32_t size = plan.collective.size;
   const bool vector = has_vector(call);
   const size_t blocks = value_for(call, max_blocks_setting);
-  const uint64_t most = value_for(call, vector ? ll_max_bytes : ll_movement_max_bytes);
+  const uint64_t most = value_for(call, vector ? crossover::ll_max : crossover::ll_movement_max);
   const uint64_t sent = vector ? largest : largest * (size - 1);
   // A single source has no part.
   const uint32_t count = !parts ? 1 : call.what == bcast ? size - 1 : size;
   const uint64_t each = parts ? (largest + count - 1) / count + 16 : largest;
   const bool doorbell = uses_doorbell(call, largest);
-  const bool use_ll128 = sent >= value_for(call, ll128_min_bytes) &&
-                         sent <= value_for(call, ll128_max_bytes) &&
+  const bool use_ll128 = sent >= value_for(call, crossover::ll128_min) &&
+                         sent <= value_for(call, crossover::ll128_max) &&
                          largest > sizeof(device::kernel::Vec16) && each <= capacity.ll128;
   const bool use_ll = (sent <= most || (doorbell && capacity.resident_running)) && each <= capacity.ll;
   if (use_ll128 || use_ll)

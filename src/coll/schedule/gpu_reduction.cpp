@@ -2,15 +2,10 @@
 // Selects the reductions of GPU memory that kernels compute.
 #include "coll/schedule/gpu_reduction.hpp"
 
-#include "base/config.hpp"
+#include "coll/schedule/crossovers.hpp"
 
 namespace weft::coll {
 namespace {
-
-config::Size least_bytes{
-    "coll.gpu_reduce_min_bytes", 16 << 10, 0, size_t{1} << 40,
-    "Smallest vector in bytes in GPU memory that a schedule reduces by kernels; smaller ones are reduced "
-    "in host copies, which is faster."};
 
 /// True if a kernel on the GPU of `near` can access the operand.
 bool reached(const device::Memory& near, const Operand& operand) {
@@ -31,7 +26,7 @@ const char* choose_gpu(Call& call) {
   const bool send = !call.in_place, recv = call.in_place || call.results > 0;
   if (!(send && call.send.on_device()) && !(recv && call.recv.on_device())) return "";
   const int64_t size = call.recv.type->size();
-  if (static_cast<uint64_t>(call.send.count * size) < least_bytes) return "";
+  if (static_cast<uint64_t>(call.send.count * size) < crossover::reduce_min) return "";
   if (call.inter()) return "its communicator is an intercommunicator";
   if (!reduction_of(*call.op, *call.recv.type).defined())
     return "no kernel supports this operation on this type";
