@@ -9,11 +9,10 @@
 
 namespace weft::device {
 
-/// Largest transfers in bytes by the BAR path; 0: disabled. Reads are slow: the CPU waits for each word.
-struct BarLimits {
-  size_t read = 0, write = 0;
-};
-[[nodiscard]] BarLimits bar_limits();
+/// Largest transfers in bytes by the BAR path. Reads are slow: the CPU waits for each word.
+inline constexpr size_t kMaxBarRead = 256, kMaxBarWrite = size_t{8} << 10;
+/// Returns whether the path works on this machine.
+[[nodiscard]] bool bar_ready();
 
 /// Reads or writes n bytes of one allocation. Returns false, without any effect, if the path cannot access
 /// the range. Written data is visible to every later kernel and copy.

@@ -60,15 +60,6 @@ struct CopyOp {
   size_t size;
 };
 
-/// `height` rows of `width` bytes; pitches in bytes, at least `width` and below 2 GiB.
-struct Copy2D {
-  void* dst;
-  size_t dst_pitch;
-  const void* src;
-  size_t src_pitch;
-  size_t width, height;
-};
-
 /// Starts a copy of n bytes, in a stream of the destination's context if that is device memory, else of the
 /// source's. With pageable host memory the driver may block in the call: stage large copies through
 /// lease_pinned(). Host to host copies complete at once. The ranges must not overlap.
@@ -88,9 +79,6 @@ struct Copy2D {
 [[nodiscard]] Result<Ticket> copy_signal_async(void* dst, const Memory& dst_memory, const void* src,
                                                const Memory& src_memory, size_t n, StreamRole role,
                                                uint64_t word, uint64_t value);
-/// Starts a strided copy. Errc::unsupported for a pitch beyond the hardware limit: use a batch then.
-[[nodiscard]] Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory,
-                                           const Memory& src_memory, StreamRole role);
 /// Returns true once the copy is complete; the ticket is then empty. Blocks only while a cancelled pack
 /// kernel is replaced by copies inside one GPU. An error if the GPU faulted; Errc::again: timeout of a
 /// TileSync (pack.hpp).

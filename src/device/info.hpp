@@ -28,10 +28,6 @@ struct DeviceInfo {
 
 enum class Initialise { no, yes };
 
-/// Path or name of the opened driver library; empty without a driver.
-[[nodiscard]] std::string driver_path();
-/// CUDA version of the driver, e.g. 13000; 0 without a driver.
-[[nodiscard]] int driver_version();
 /// All devices visible to this process. Initialise::no: Errc::unsupported until the application has called
 /// cuInit. Initialise::yes calls cuInit (for tools, never inside MPI).
 [[nodiscard]] Result<std::vector<DeviceInfo>> devices(Initialise initialise);

@@ -29,7 +29,9 @@ class Workspace {
     Workspace(std::move(other)).swap(*this);
     return *this;
   }
-  ~Workspace();
+  ~Workspace() {
+    if (block_ != nullptr) release();
+  }
   /// Leases memory on the GPU of `near`; errors as allocate_scratch().
   [[nodiscard]] static Result<Workspace> lease(const Memory& near, size_t bytes);
   [[nodiscard]] explicit operator bool() const { return block_ != nullptr; }
@@ -45,6 +47,7 @@ class Workspace {
   struct Pool;
   void swap(Workspace& other) noexcept { std::swap(block_, other.block_); }
   static Pool& pool();
+  void release();
   Block* block_ = nullptr;
 };
 

@@ -50,8 +50,14 @@ void Engine::device_posted(Transfer& t) {
   progress_while_posting();
 }
 
-bool Engine::retract(Transfer& t) { return resume(t) || put().retract(t); }
-bool Engine::retract_matched(Transfer& t) { return resume(t) || put().retract_matched(t); }
+bool Engine::retract(Transfer& t) {
+  return t.advertised == Transfer::kInterrupted ? resume(t) : put().retract(t);
+}
+
+bool Engine::retract_matched(Transfer& t) {
+  return t.advertised == Transfer::kInterrupted ? resume(t) : put().retract_matched(t);
+}
+
 void Engine::record_sent(Peer& peer, const match::Key& key) { PutProtocol::record_sent(peer, key); }
 
 // Starts copies of messages that have arrived, while the application posts the rest of a window.

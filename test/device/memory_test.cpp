@@ -166,7 +166,6 @@ TEST_F(MemoryTest, DeviceProperties) {
     EXPECT_EQ(device::text(info.uuid).size(), 40u);
   }
   EXPECT_EQ(device::only_active_device(), cuda().devices == 1 ? 0 : -1);
-  EXPECT_GE(device::driver_version(), 11030);
   device::Uuid strange{};
   EXPECT_EQ(device::find_device(strange).error().code(), Errc::unsupported);
   EXPECT_EQ(device::uuid_of(99).error().code(), Errc::arg);

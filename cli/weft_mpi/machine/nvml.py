@@ -63,11 +63,6 @@ class Nvml:
         """Returns the number of memory errors since the driver was loaded; None without ECC."""
         return self._number(ctypes.c_ulonglong, "nvmlDeviceGetTotalEccErrors", device, 1, 0)
 
-    def ecc_enabled(self, device):
-        now, later = ctypes.c_uint(), ctypes.c_uint()
-        return bool(now.value) if self._call("nvmlDeviceGetEccMode", device, ctypes.byref(now), ctypes.byref(later)) \
-            else None  # fmt: skip
-
     def mig(self, device):
         """Returns True if MIG is enabled; None if unsupported."""
         now, later = ctypes.c_uint(), ctypes.c_uint()

@@ -10,9 +10,7 @@ namespace {
 config::Size max_bytes{
     "coll.shared_max_bytes", 64 << 10, 0, 1 << 30,
     "Largest vector or block in bytes of a shared-memory collective; larger ones use messages."};
-config::Size max_total{
-    "coll.shared_total_max_bytes", 1 << 20, 0, 1 << 30,
-    "Largest total bytes of all blocks of a rank in a shared-memory collective; more use messages."};
+constexpr uint64_t kMaxTotalBytes = 1 << 20;  // of all blocks of a rank
 
 config::Size copy_max{
     "coll.shared_copy_max_bytes", 64 << 10, 0, 1 << 30,
@@ -44,7 +42,7 @@ bool eligible(const Call& call) {
     case Collective::scatter:
     case Collective::allgather:
     case Collective::alltoall:
-      return call.bytes * static_cast<uint64_t>(call.size) <= max_total;
+      return call.bytes * static_cast<uint64_t>(call.size) <= kMaxTotalBytes;
     default:
       return false;
   }

@@ -29,10 +29,6 @@ config::Choice setting_gdrcopy("gpu.gdrcopy", 0, {"auto", "on", "off"},
                                "gdrcopy is installed and must not be used (off) or must work (on)");
 config::Path setting_library("gpu.gdrcopy_library", "libgdrapi.so.2", "Name or path of the gdrcopy library.",
                              "gdrcopy is installed outside the linker's search path");
-config::Size setting_read("gpu.gdrcopy_read_max", 256, 0, 4096,
-                          "Largest GPU message in bytes that the CPU reads through gdrcopy");
-config::Size setting_write("gpu.gdrcopy_write_max", 8192, 0, size_t{64} << 10,
-                           "Largest message in bytes that the CPU writes to GPU memory through gdrcopy");
 
 counters::Counter reads("gpu.gdrcopy_reads", counters::Unit::events,
                         "GPU messages read by the CPU through gdrcopy");
@@ -230,13 +226,10 @@ bool reaches(const Memory& memory) {
 
 }  // namespace
 
-BarLimits bar_limits() {
-  if (!ready()) return {};
-  return {setting_read, setting_write};
-}
+bool bar_ready() { return ready(); }
 
 bool bar_read(const void* from, const Memory& memory, void* to, size_t n) {
-  if (!ready() || n > setting_read || !memory.covers(from, n)) return false;
+  if (!ready() || n > kMaxBarRead || !memory.covers(from, n)) return false;
   const std::lock_guard lock(mutex);
   if (!reaches(memory) || !read_mapped(reinterpret_cast<uintptr_t>(from), memory.buffer_id, to, n))
     return false;
@@ -245,7 +238,7 @@ bool bar_read(const void* from, const Memory& memory, void* to, size_t n) {
 }
 
 bool bar_write(void* to, const Memory& memory, const void* from, size_t n) {
-  if (!ready() || n > setting_write || !memory.covers(to, n)) return false;
+  if (!ready() || n > kMaxBarWrite || !memory.covers(to, n)) return false;
   const std::lock_guard lock(mutex);
   if (!reaches(memory) || !write_mapped(reinterpret_cast<uintptr_t>(to), memory.buffer_id, from, n))
     return false;

@@ -31,7 +31,6 @@ config::Path setting_driver(
 constexpr int kInterface = 12000;     // interface version requested from cuGetProcAddress
 constexpr int kOldestDriver = 11030;  // first version with cuGetProcAddress
 
-Driver table;
 std::string why_absent = "device::open() was not called";
 std::mutex open_mutex;
 
@@ -60,7 +59,7 @@ class Finder {
 
 }  // namespace
 
-const Driver& driver() { return table; }
+Driver driver_table;
 
 Status load(const std::string& path, Driver& driver) {
   void* library = secure::open_library(path, RTLD_NOW | RTLD_LOCAL);
@@ -92,16 +91,15 @@ Status load(const std::string& path, Driver& driver) {
                                         ": update it, or set WEFT_CUDA=off");
   WEFT_CUDA_FUNCTIONS(WEFT_CUDA_CHECK)
 #undef WEFT_CUDA_CHECK
-  driver.path = path;
   return {};
 }
 
 std::string describe(Code code) {
   const char* name = nullptr;
   const char* text = nullptr;
-  if (table.get_error_name != nullptr) {
-    if (table.get_error_name(code, &name) != kSuccess) name = nullptr;
-    if (table.get_error_string(code, &text) != kSuccess) text = nullptr;
+  if (driver().get_error_name != nullptr) {
+    if (driver().get_error_name(code, &name) != kSuccess) name = nullptr;
+    if (driver().get_error_string(code, &text) != kSuccess) text = nullptr;
   }
   std::string result = name != nullptr ? name : "CUDA error " + std::to_string(code);
   if (text != nullptr) result += std::string(", ") + text;
@@ -142,7 +140,7 @@ Status open() {
     log::write(log::Level::warn, "GPU memory is not usable: %s", cuda::why_absent.c_str());
     return {};
   }
-  cuda::table = std::move(loaded);
+  cuda::driver_table = std::move(loaded);
   cuda::why_absent.clear();
   detail::driver_open.store(true, std::memory_order_release);
   return {};
@@ -161,8 +159,5 @@ std::string absence() {
   const std::lock_guard lock(cuda::open_mutex);
   return cuda::why_absent;
 }
-
-std::string driver_path() { return available() ? cuda::table.path : std::string(); }
-int driver_version() { return available() ? cuda::table.version : 0; }
 
 }  // namespace weft::device

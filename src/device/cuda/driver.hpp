@@ -56,7 +56,6 @@ namespace weft::device::cuda {
   F(event_record, cuEventRecord, (Event, Stream))                                                    \
   F(event_query, cuEventQuery, (Event))                                                              \
   F(memcpy_async, cuMemcpyAsync, (Address, Address, size_t, Stream))                                 \
-  F(memcpy_2d_async, cuMemcpy2DAsync, (const Memcpy2D*, Stream))                                     \
   F(module_load_data, cuModuleLoadData, (Module*, const void*))                                      \
   F(module_unload, cuModuleUnload, (Module))                                                         \
   F(module_get_function, cuModuleGetFunction, (Function*, Module, const char*))                      \
@@ -104,11 +103,11 @@ struct Driver {
 #undef WEFT_CUDA_MEMBER
 #undef WEFT_CUDA_OPTIONAL_MEMBER
   int version = 0;
-  std::string path;
 };
 
+extern Driver driver_table;  ///< for driver() only
 /// The open driver. Requires device::available().
-[[nodiscard]] const Driver& driver();
+[[nodiscard]] inline const Driver& driver() { return driver_table; }
 /// Fills the table from a library, which stays loaded until the process ends.
 [[nodiscard]] Status load(const std::string& path, Driver& driver);
 

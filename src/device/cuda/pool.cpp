@@ -84,8 +84,7 @@ Workspace::Pool& Workspace::pool() {
   return *instance;
 }
 
-Workspace::~Workspace() {
-  if (block_ == nullptr) return;
+void Workspace::release() {
   block_->leased = false;
   if (block_->gone) pool().drop(block_);
 }

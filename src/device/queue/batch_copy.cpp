@@ -15,8 +15,6 @@ config::Size setting_max("gpu.batch_copy_max_bytes", size_t{512} << 10, 0, size_
                          "Largest GPU copy in bytes that is batched with others into one kernel, which is "
                          "faster than copy engines "
                          "below 1m; 0 disables the batch copy kernel");
-config::Size setting_min("gpu.batch_copy_min_count", 4, 2, kernel::BatchCopyParams::kMax,
-                         "Smallest number of GPU copies for the batch copy kernel");
 config::Size setting_blocks(
     "gpu.batch_copy_blocks", 64, 1, 1024,
     "Maximum number of blocks (512 threads each) of the batch copy kernel; more use more bandwidth and "
@@ -73,7 +71,7 @@ bool BatchCopy::accepts_size(size_t bytes) { return setting_max != 0 && fits(byt
 bool BatchCopy::accepts(std::span<const kernel::CopyItem> items, bool engines_busy) const {
   const uint64_t most =
       engines_busy ? std::max<uint64_t>(setting_max, setting_busy_max) : uint64_t{setting_max};
-  return queue_ != nullptr && items.size() >= setting_min && items.size() <= kernel::BatchCopyParams::kMax &&
+  return queue_ != nullptr && items.size() <= kernel::BatchCopyParams::kMax &&
          std::all_of(items.begin(), items.end(),
                      [=](const kernel::CopyItem& item) { return item.bytes <= most; });
 }

@@ -25,7 +25,9 @@ class BatchCopy {
 
   /// Whether a copy of this size may be part of a batch.
   [[nodiscard]] static bool accepts_size(size_t bytes);
-  /// Whether this batch is within the limits; with `engines_busy`, the limit for busy copy engines applies.
+  static constexpr size_t kMinCopies = 4;  ///< fewer copies go to copy engines
+  /// Whether a batch of at least kMinCopies is within the limits; with `engines_busy`, the limit for busy
+  /// copy engines applies.
   [[nodiscard]] bool accepts(std::span<const kernel::CopyItem> items, bool engines_busy = false) const;
   /// Launches the copies. Returns the number of the launch; 0 if there is no free slot: use copy engines.
   /// `to_peer`: the destinations are memory of another GPU.

@@ -198,7 +198,7 @@ Ticket submit_to_kernel(WorkQueue& queue, std::span<const kernel::CopyItem> item
   if (for_resident_kernel)
     if (const uint32_t number = queue.resident_kernel.submit(items, from.staging, output_of(queue, to)))
       return TicketAccess::make(TicketAccess::Executor::resident_kernel, queue, number);
-  if (queue.batch_copy.accepts(items, engines_busy))
+  if (items.size() >= cuda::BatchCopy::kMinCopies && queue.batch_copy.accepts(items, engines_busy))
     if (const uint32_t number = queue.batch_copy.launch(items, to.imported))
       return TicketAccess::make(TicketAccess::Executor::batch_copy, queue, number);
   return {};
@@ -287,37 +287,6 @@ Result<Ticket> copy_signal_async(void* dst, const Memory& dst_memory, const void
     if (signal != cuda::kSuccess) slow_no_stream_write.hit(cuda::describe(signal));
     return code;
   });
-}
-
-Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory, const Memory& src_memory,
-                             StreamRole role) {
-  if (copy.width == 0 || copy.height == 0) return Ticket();
-  if (cpu_copies(dst_memory, src_memory)) {
-    for (size_t row = 0; row < copy.height; ++row)
-      std::memcpy(static_cast<char*>(copy.dst) + row * copy.dst_pitch,
-                  static_cast<const char*>(copy.src) + row * copy.src_pitch, copy.width);
-    return Ticket();
-  }
-  if (no_common_stream(dst_memory, src_memory)) [[unlikely]]
-    return Error(Errc::unsupported,
-                 "no strided copy between GPUs without access to each other's memory: use a batch of copies");
-  auto queue = queue_for(dst_memory, src_memory);
-  if (!queue) return std::move(queue).error();
-  if (copy.dst_pitch > (*queue)->max_pitch || copy.src_pitch > (*queue)->max_pitch ||
-      copy.dst_pitch < copy.width || copy.src_pitch < copy.width)
-    return Error(Errc::unsupported, "unsupported pitch of a strided GPU copy (below the width or above " +
-                                        std::to_string((*queue)->max_pitch) +
-                                        " bytes): use a batch of copies");
-  cuda::Memcpy2D description{};
-  description.src_type = description.dst_type = cuda::kMemoryUnified;
-  description.src_device = address(copy.src);
-  description.src_pitch = copy.src_pitch;
-  description.dst_device = address(copy.dst);
-  description.dst_pitch = copy.dst_pitch;
-  description.width = copy.width;
-  description.height = copy.height;
-  return submit(**queue, dst_memory, src_memory, role, "cuMemcpy2DAsync",
-                [&](cuda::Stream stream) { return cuda::driver().memcpy_2d_async(&description, stream); });
 }
 
 Result<Ticket> cuda::submit_work(WorkQueue& queue, const Memory& dst, const Memory& src, StreamRole role,

@@ -66,17 +66,13 @@ Status fill(WorkQueue& queue) {
   if (current.code() != kSuccess)
     return failure(current.code(), "cuCtxPushCurrent", "the GPU buffer's context cannot be used");
   const RelaxedCapture relaxed;
-  int pitch = 0;
   WEFT_CUDA_TRY(ctx_get_device, "the device of a GPU context cannot be found", &queue.device);
-  WEFT_CUDA_TRY(device_get_attribute, "a GPU's largest pitch cannot be found", &pitch, kDeviceMaxPitch,
-                queue.device);
   WEFT_CUDA_TRY(mem_host_alloc, "pinned memory for completion flags cannot be allocated", &queue.flags,
                 kStreamRoles * kFlagStride, kHostAllocPortable | kHostAllocDeviceMap);
   std::memset(queue.flags, 0, kStreamRoles * kFlagStride);
   Address address = 0;
   WEFT_CUDA_TRY(mem_host_get_device_pointer, "pinned memory is not mapped for the GPU", &address, queue.flags,
                 0);
-  queue.max_pitch = static_cast<size_t>(pitch);
   for (size_t i = 0; i < kStreamRoles; ++i) {
     TrackedStream& tracked = queue.streams[i];
     tracked.queue = &queue;

@@ -50,7 +50,6 @@ struct WorkQueue {
   Context context = nullptr;
   unsigned long long id = 0;  // cuCtxGetId; 0 without driver support
   Ordinal device = -1;
-  size_t max_pitch = 0;
   std::array<TrackedStream, kStreamRoles> streams;
   Kernels kernels;
   EnqueueKernel enqueue;  ///< after load_enqueue()

@@ -104,7 +104,6 @@ class File final : public core::Counted {
   /// Runs `change` on rank 0 and returns its outcome on all ranks, if `value` is equal on all ranks.
   template <class Change>
   [[nodiscard]] Status change_once(const char* what, int64_t value, Change&& change);
-  [[nodiscard]] Status create_shared_pointer(core::Communicator& parent);
   [[nodiscard]] Status set_shared(int64_t value);
   void choose_aggregators();
 

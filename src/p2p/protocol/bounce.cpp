@@ -23,8 +23,7 @@ config::Size setting_bytes(
     "cannot map or that are not contiguous. Allocated on first use; 0: stage through the host.",
     "GPU memory is scarce (smaller), or many large messages from pools or strided buffers are in "
     "flight (larger)");
-config::Size setting_chunk("gpu.bounce_chunk", size_t{2} << 20, size_t{64} << 10, size_t{1} << 30,
-                           "Bytes of a chunk of the GPU bounce buffers, packed at a time.");
+constexpr size_t kChunkBytes = size_t{2} << 20;  // of the bounce buffers, packed at a time
 
 log::SlowPath no_bounce{"p2p.device_without_bounce",
                         "staged through host memory, 5 to 50 times slower than NVLink"};
@@ -213,7 +212,7 @@ Result<BouncePool::Arena*> BouncePool::arena(const device::Memory& near) {
   const size_t chunks = chunk_count();
   if (chunks == 0)
     return Error(Errc::unsupported, "WEFT_GPU_BOUNCE_BYTES is smaller than one chunk: raise it");
-  const size_t data = chunks * setting_chunk;
+  const size_t data = chunks * kChunkBytes;
   auto memory = device::allocate_scratch(near, data + chunks * kFlagBytes);
   if (!memory) return std::move(memory).error();
   const std::vector<std::byte> zeros(chunks * kFlagBytes);
@@ -225,7 +224,7 @@ Result<BouncePool::Arena*> BouncePool::arena(const device::Memory& near) {
   }
   auto arena = std::make_unique<Arena>();
   arena->memory = *memory;
-  arena->chunk = setting_chunk;
+  arena->chunk = kChunkBytes;
   arena->chunks = chunks;
   arena->used.resize(chunks);
   arena->free = chunks;
@@ -251,8 +250,8 @@ void BouncePool::Arena::release(uint32_t number, size_t count) {
   free += count;
 }
 
-size_t BouncePool::chunk_bytes() { return setting_chunk; }
-size_t BouncePool::chunk_count() { return setting_bytes / (setting_chunk + kFlagBytes); }
+size_t BouncePool::chunk_bytes() { return kChunkBytes; }
+size_t BouncePool::chunk_count() { return setting_bytes / (kChunkBytes + kFlagBytes); }
 
 void BouncePool::close() {
   for (const auto& arena : arenas_) device::free_scratch(arena->memory);

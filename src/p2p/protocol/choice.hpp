@@ -47,7 +47,4 @@ enum class RtsSource : uint8_t { region, strided, bounce };
 /// The same with a bounce buffer of the receiver, if neither side's memory can be mapped.
 [[nodiscard]] bool may_put_bounce(uint64_t capacity);
 
-/// Smallest message in bytes that the receiver reads from the sender's pinned chunks (gpu.staged_read_min).
-[[nodiscard]] uint64_t staged_read_min();
-
 }  // namespace weft::p2p

@@ -40,8 +40,6 @@ config::Size remote_eager_max{
 counters::Counter sent_messages("p2p.eager_messages", counters::Unit::events, "Messages sent eagerly");
 counters::Counter sent_bytes("p2p.eager_bytes", counters::Unit::bytes, "Bytes of messages sent eagerly");
 
-constexpr size_t kMaxBarBytes = 4096;  // largest message in bytes that the CPU reads from device memory
-
 // An eager message is copied twice, by cores that may be far apart. Rendezvous costs an RTS and a system
 // call, but copies only once. The break-even size differs between machines, from 3 KiB to never
 // (bench/results/host-limits.json), so the first larger copies to each peer are timed.
@@ -58,7 +56,7 @@ struct PackedSend final : ProtocolState {
 // possible; nothing was done then.
 bool send_through_bar(Engine& engine, Transfer& t) {
   const trace::Range range("p2p.eager_bar");
-  std::byte copied[kMaxBarBytes];
+  std::byte copied[device::kMaxBarRead];
   Peer& peer = engine.peer(t.peer);
   if (!t.contiguous || t.bytes == 0 || t.bytes > sizeof copied || t.mode == SendMode::synchronous ||
       Engine::blocked(peer) || !Engine::has_credit(t.peer, t.bytes, peer) ||

@@ -85,7 +85,8 @@ Prediction predict(const Query& query, const device::GpuSurvey& machine, uint64_
   Prediction result;
   const bool contiguous = query.block == 0 || query.block >= bytes;
   if (sends_eagerly(query.from.kind, bytes, eager_limit_of(UINT64_MAX)) ||
-      (contiguous && query.from.sharing == Sharing::handle && bytes <= device::bar_limits().read))
+      (contiguous && query.from.sharing == Sharing::handle && bytes <= device::kMaxBarRead &&
+       device::bar_ready()))
     return result;
   MessageInfo message;
   message.to = query.to.kind;

@@ -126,7 +126,7 @@ void PutProtocol::advertise(Transfer& t) {
   PutBounce& bounce = bounces_[slot];
   if (!mappable(t) && !reserve_bounce(t, bounce)) return;
   const device::Memory& memory = bounce.arena != nullptr ? bounce.arena->memory : t.memory;
-  if (!engine_.regions().send(t, memory, source)) return release_bounce(bounce);
+  if (!engine_.regions().send(t, memory, source)) return bounce.release();
   ReadyToReceive& rtr = slot_at(slot);
   constexpr auto kRelaxed = std::memory_order_relaxed;
   if (bounce.arena != nullptr) advertise_bounce(bounce, rtr);
@@ -154,7 +154,7 @@ void PutProtocol::clear_advertised(Transfer& t) {
   advertised_[slot] = nullptr;
   t.advertised = 0;
   engine_.leave_protocol(t);
-  release_bounce(bounces_[slot]);
+  bounces_[slot].release();
 }
 
 /// Retracts an advertised receive. Returns false if the sender has claimed it already.

@@ -27,6 +27,12 @@ struct PutBounce {
   device::Ticket unpacked{};
   Limit::Use waiting_kernel{};  ///< stage unpacking
   Status outcome{};
+  /// Releases the chunks; neither put nor unpacking may be in flight.
+  void release() {
+    if (arena != nullptr) arena->release(number, count);
+    arena = nullptr;
+    waiting_kernel.release();
+  }
 };
 
 class PutProtocol {
@@ -69,7 +75,6 @@ class PutProtocol {
   [[nodiscard]] bool reserve_bounce(const Transfer& t, PutBounce& bounce);
   [[nodiscard]] bool start_unpack(const Transfer& t, PutBounce& bounce, uint64_t bytes);
   [[nodiscard]] bool progress_bounce(Transfer& t, PutBounce& bounce, uint64_t state);
-  static void release_bounce(PutBounce& bounce);
 
   Engine& engine_;
   std::deque<LastSent> last_sent_;  // of peers that got a put attempt

@@ -123,11 +123,4 @@ bool PutProtocol::progress_bounce(Transfer& t, PutBounce& bounce, uint64_t state
   return true;
 }
 
-/// Releases the chunks; neither put nor unpacking may be in flight.
-void PutProtocol::release_bounce(PutBounce& bounce) {
-  if (bounce.arena != nullptr) bounce.arena->release(bounce.number, bounce.count);
-  bounce.arena = nullptr;
-  bounce.waiting_kernel.release();
-}
-
 }  // namespace weft::p2p

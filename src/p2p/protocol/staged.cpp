@@ -15,10 +15,9 @@
 namespace weft::p2p {
 namespace {
 
-config::Size setting_read_min("gpu.staged_read_min", size_t{32} << 10, 0, size_t{1} << 40,
-                              "Smallest message in bytes from GPU memory that a receiver in host memory "
-                              "reads from the sender's staging chunks; smaller messages are sent as "
-                              "fragments");
+/// Smallest message that a receiver in host memory reads from the sender's staging chunks; smaller ones are
+/// sent as fragments.
+constexpr uint64_t kStagedReadMinBytes = uint64_t{32} << 10;
 
 bool fragments_applicable(const MessageInfo& message) {
   return !message.remote || (!message.device && !message.rkey);
@@ -30,8 +29,8 @@ unsigned fragments_cost(const MessageInfo& message) {
 }
 
 bool announced_applicable(const MessageInfo& message) {
-  return !message.remote && message.device && !device_side(message.to) && message.bytes >= setting_read_min &&
-         message.sender_readable();
+  return !message.remote && message.device && !device_side(message.to) &&
+         message.bytes >= kStagedReadMinBytes && message.sender_readable();
 }
 
 unsigned announced_cost(const MessageInfo&) { return 2; }

@@ -80,10 +80,6 @@ Locality locality_of_pci(const std::string& sysfs, const std::string& pci) {
   return locality_of_device(fs::path(sysfs) / "bus/pci/devices" / pci);
 }
 
-Locality locality_of_interface(const std::string& sysfs, const std::string& interface) {
-  return locality_of_device(fs::path(sysfs) / "class/net" / interface / "device");
-}
-
 Locality locality_of_cores(const std::string& sysfs) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);

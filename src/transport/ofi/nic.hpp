@@ -19,8 +19,6 @@ enum class Distance { same_switch, same_bridge, same_node, across_nodes, unknown
 
 /// `pci`: address such as 0000:17:00.0. `sysfs`: /sys, or a test tree.
 [[nodiscard]] Locality locality_of_pci(const std::string& sysfs, const std::string& pci);
-/// Locality of a network interface (eth0); empty for virtual interfaces.
-[[nodiscard]] Locality locality_of_interface(const std::string& sysfs, const std::string& interface);
 /// NUMA nodes of the cores on which this thread may run.
 [[nodiscard]] Locality locality_of_cores(const std::string& sysfs);
 [[nodiscard]] Distance distance(const Locality& a, const Locality& b);
