@@ -94,12 +94,8 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     const auto n = place.bytes / static_cast<uint64_t>(datatype::traits_of(basic).size);
     WEFT_TRY(begin_accumulate(*place.peer));
     const AccumulateScope scope(*place.peer->control);
-    g_stores_unfenced = true;
-    if (result != nullptr) std::memcpy(result->address, place.host, place.bytes);
-    if (op.kind == ReduceOp::replace)
-      std::memmove(place.host, origin.address, place.bytes);
-    else if (reads_origin)
-      function(origin.address, place.host, place.host, n);
+    update_mapped(place.host, origin.address, result == nullptr ? nullptr : result->address, op.kind,
+                  function, n, place.bytes);
     if (request != nullptr) request->finish();
     return {};
   }
@@ -162,10 +158,7 @@ Status Window::compare_and_swap(const void* origin, const void* compare, void* r
       !kind_of(expect).on_device() && !kind_of(to).on_device()) [[likely]] {
     WEFT_TRY(begin_accumulate(*place.peer));
     const AccumulateScope scope(*place.peer->control);
-    g_stores_unfenced = true;
-    const bool equal = std::memcmp(place.host, compare, place.bytes) == 0;
-    std::memcpy(result, place.host, place.bytes);
-    if (equal) p2p::copy_small(place.host, origin, place.bytes);
+    swap_mapped(place.host, origin, compare, result, place.bytes);
     return {};
   }
   const auto on_gpu = element_operation(area, place, ReduceOp::replace, basic, true);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/copy.hpp"
 #include "base/counters.hpp"
 #include "rma/window.hpp"
 #include "transport/shm/shm.hpp"
@@ -30,16 +31,6 @@ inline void fence_stores() {
   g_stores_unfenced = false;
 }
 
-/// Copies between window and program memory, which may overlap. One element of up to 8 bytes is one access.
-inline void copy_element(void* to, const void* from, uint64_t n) {
-  if (n == 8) [[likely]]
-    std::memcpy(to, from, 8);
-  else if (n == 4)
-    std::memcpy(to, from, 4);
-  else
-    std::memmove(to, from, n);
-}
-
 /// Holds the accumulate lock of a control block until destruction.
 struct AccumulateScope {
   explicit AccumulateScope(Control& of) : control(of) {}
@@ -48,6 +39,29 @@ struct AccumulateScope {
   AccumulateScope& operator=(const AccumulateScope&) = delete;
   Control& control;
 };
+
+// Operations on mapped memory of a target whose accumulate lock is held, on contiguous host memory of `n`
+// bytes.
+
+/// `function`: of `op`, for `count` elements. `result`: null, or gets the value before.
+[[gnu::always_inline]] inline void update_mapped(std::byte* target, const void* origin, void* result,
+                                                 datatype::ReduceOp op, datatype::ReduceFn function,
+                                                 uint64_t count, uint64_t n) {
+  g_stores_unfenced = true;
+  if (result != nullptr) copy_bytes(result, target, n);
+  if (op == datatype::ReduceOp::replace)
+    copy_bytes(target, origin, n);
+  else if (op != datatype::ReduceOp::no_op)
+    function(origin, target, target, count);
+}
+
+[[gnu::always_inline]] inline void swap_mapped(std::byte* target, const void* origin, const void* compare,
+                                               void* result, uint64_t n) {
+  g_stores_unfenced = true;
+  const bool equal = n == 8 ? std::memcmp(target, compare, 8) == 0 : std::memcmp(target, compare, n) == 0;
+  copy_bytes(result, target, n);
+  if (equal) copy_bytes(target, origin, n);
+}
 
 inline Peer* Window::find_peer(int rank) {
   auto* const first = reinterpret_cast<std::byte*>(peers.data());
@@ -73,7 +87,7 @@ inline void Window::put_now(std::byte* target, const void* origin, uint64_t n) {
   g_operations.puts.add();
   g_operations.put_bytes.add(n);
   g_stores_unfenced = true;
-  copy_element(target, origin, n);
+  copy_bytes(target, origin, n);
 }
 
 inline void Window::get_now(const std::byte* target, void* result, uint64_t n) {
@@ -81,7 +95,7 @@ inline void Window::get_now(const std::byte* target, void* result, uint64_t n) {
   g_operations.gets.add();
   g_operations.get_bytes.add(n);
   fence_stores();
-  copy_element(result, target, n);
+  copy_bytes(result, target, n);
 }
 
 inline bool Window::accumulate_now(int rank, std::byte* target, const void* origin, void* result,
@@ -94,12 +108,7 @@ inline bool Window::accumulate_now(int rank, std::byte* target, const void* orig
   used_ = true;
   g_operations.accumulates.add();
   g_operations.accumulate_bytes.add(n);
-  g_stores_unfenced = true;
-  if (result != nullptr) copy_element(result, target, n);
-  if (op == datatype::ReduceOp::replace)
-    copy_element(target, origin, n);
-  else if (op != datatype::ReduceOp::no_op)
-    function(origin, target, target, count);
+  update_mapped(target, origin, result, op, function, count, n);
   return true;
 }
 
@@ -111,10 +120,7 @@ inline bool Window::compare_and_swap_now(int rank, std::byte* target, const void
   const AccumulateScope scope(control);
   used_ = true;
   g_operations.compare_and_swaps.add();
-  g_stores_unfenced = true;
-  const bool equal = n == 8 ? std::memcmp(target, compare, 8) == 0 : std::memcmp(target, compare, n) == 0;
-  copy_element(result, target, n);
-  if (equal) copy_element(target, origin, n);
+  swap_mapped(target, origin, compare, result, n);
   return true;
 }
 

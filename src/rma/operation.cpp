@@ -163,7 +163,7 @@ Status Window::put(const p2p::Buffer& origin, const Area& area, WindowRequest* r
   if (bytes == 0 || (place.host != nullptr && !memory.on_device())) [[likely]] {
     g_stores_unfenced = true;
     if (origin.type->contiguous() && area.type.contiguous()) [[likely]] {
-      if (bytes != 0) copy_element(place.host, origin.address, bytes);
+      if (bytes != 0) copy_bytes(place.host, origin.address, bytes);
     } else {
       (void)datatype::copy(origin.address, origin.count, *origin.type, place.host, area.count, area.type);
     }
@@ -190,7 +190,7 @@ Status Window::get(const p2p::Buffer& origin, const Area& area, WindowRequest* r
   if (bytes != 0) memory = kind_of(origin);
   if (bytes == 0 || (place.host != nullptr && !memory.on_device())) [[likely]] {
     if (origin.type->contiguous() && area.type.contiguous()) [[likely]] {
-      if (bytes != 0) copy_element(origin.address, place.host, bytes);
+      if (bytes != 0) copy_bytes(origin.address, place.host, bytes);
     } else {
       (void)datatype::copy(place.host, area.count, area.type, origin.address, origin.count, *origin.type);
     }

@@ -163,6 +163,45 @@ static void large(enum Flavor flavor) {
   free(displacements);
 }
 
+/* Contiguous data of each way to copy, at alignments that differ between origin and target. */
+static void copies(enum Flavor flavor) {
+  enum { MOST = (2 << 20) + 200, GUARD = 64 };
+  static const int sizes[] = {1, 2, 3, 4, 8, 2047, 2048, 4096, 32767, 32768, 65537, 2 << 20, (2 << 20) + 1};
+  static const int shifts[][2] = {{0, 0}, {8, 0}, {0, 16}, {16, 16}, {63, 1}};
+  void* base;
+  MPI_Aint* displacements = malloc((size_t)size * sizeof *displacements);
+  MPI_Win win = make_window(flavor, MOST, &base, displacements);
+  unsigned char* out = malloc(MOST);
+  unsigned char* in = malloc(MOST);
+  const int target = (rank + 1) % size;
+  for (int i = 0; i < MOST; ++i) out[i] = (unsigned char)(i * 7 + i / 251 + rank + 1);
+  MPI_Win_lock_all(0, win);
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i)
+    for (size_t k = 0; k < sizeof shifts / sizeof *shifts; ++k) {
+      const int n = sizes[i], from = shifts[k][0], to = shifts[k][1] + GUARD;
+      const MPI_Aint at = displacements[target] + to;
+      const unsigned char mark = (unsigned char)(i + k);
+      MPI_Put(&mark, 1, MPI_BYTE, target, at - 1, 1, MPI_BYTE, win);
+      MPI_Put(&mark, 1, MPI_BYTE, target, at + n, 1, MPI_BYTE, win);
+      MPI_Win_flush(target, win);
+      MPI_Put(out + from, n, MPI_BYTE, target, at, n, MPI_BYTE, win);
+      MPI_Win_flush(target, win);
+      in[from + n] = mark;
+      MPI_Get(in + from, n, MPI_BYTE, target, at, n, MPI_BYTE, win);
+      MPI_Win_flush(target, win);
+      CHECK(memcmp(in + from, out + from, (size_t)n) == 0 && in[from + n] == mark);
+      MPI_Get(in, n + 2, MPI_BYTE, target, at - 1, n + 2, MPI_BYTE, win);
+      MPI_Win_flush(target, win);
+      CHECK(in[0] == mark && memcmp(in + 1, out + from, (size_t)n) == 0 && in[n + 1] == mark);
+    }
+  MPI_Win_unlock_all(win);
+  MPI_Barrier(MPI_COMM_WORLD);
+  free_window(&win, flavor, base);
+  free(in);
+  free(out);
+  free(displacements);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -171,6 +210,7 @@ int main(int argc, char** argv) {
   for (enum Flavor flavor = CREATE; flavor < FLAVORS; ++flavor) {
     if (flavor == SHARED && !one_host) continue;
     random_operations(flavor);
+    copies(flavor);
     counters(flavor);
     large(flavor);
   }
