@@ -55,16 +55,21 @@ inline uint64_t bytes_of(const void* address, MPI_Count count, const SimpleType&
 
 /// An operation whose origin and target have the same simple type.
 struct Operation {
-  Operation(const void* origin, MPI_Count count, MPI_Datatype handle, int rank, MPI_Aint disp, MPI_Win win)
-      : type(simple_type(handle)), bytes(bytes_of(origin, count, type)) {
+  [[gnu::always_inline]] Operation(const void* origin, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                                   int rank, MPI_Aint disp, MPI_Count target_count,
+                                   MPI_Datatype target_datatype, MPI_Win win) {
+    if (!possible() || origin_count != target_count || origin_datatype != target_datatype) [[unlikely]]
+      return;
+    type = simple_type(origin_datatype);
+    bytes = bytes_of(origin, origin_count, type);
     if (bytes == 0) [[unlikely]]
       return;
     window = recent_window(win);
     if (window != nullptr) [[likely]]
       target = window->accessible(rank, disp, bytes);
   }
-  const SimpleType type;
-  const uint64_t bytes;
+  SimpleType type;
+  uint64_t bytes = 0;
   rma::Window* window = nullptr;
   std::byte* target = nullptr;  ///< null: not a common case
 };
@@ -72,9 +77,8 @@ struct Operation {
 inline bool Put(const char* call, const void* origin_addr, MPI_Count origin_count,
                 MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
                 MPI_Datatype target_datatype, MPI_Win win) {
-  if (!possible() || origin_count != target_count || origin_datatype != target_datatype) [[unlikely]]
-    return false;
-  const Operation put(origin_addr, origin_count, origin_datatype, target_rank, target_disp, win);
+  const Operation put(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+                      target_datatype, win);
   if (put.target == nullptr) [[unlikely]]
     return false;
   const core::PublishedCall published(g_instance->waits, call);
@@ -85,9 +89,8 @@ inline bool Put(const char* call, const void* origin_addr, MPI_Count origin_coun
 inline bool Get(const char* call, void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
                 int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype,
                 MPI_Win win) {
-  if (!possible() || origin_count != target_count || origin_datatype != target_datatype) [[unlikely]]
-    return false;
-  const Operation get(origin_addr, origin_count, origin_datatype, target_rank, target_disp, win);
+  const Operation get(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+                      target_datatype, win);
   if (get.target == nullptr) [[unlikely]]
     return false;
   const core::PublishedCall published(g_instance->waits, call);
@@ -95,17 +98,13 @@ inline bool Get(const char* call, void* origin_addr, MPI_Count origin_count, MPI
   return true;
 }
 
-/// Accumulate, and with `result` MPI_Fetch_and_op.
-[[gnu::always_inline]] inline bool accumulate(const char* call, const void* origin, void* result,
-                                              MPI_Count count, MPI_Datatype datatype, int rank, MPI_Aint disp,
-                                              MPI_Op op, MPI_Win win) {
+/// Accumulate, and with `result` MPI_Fetch_and_op. `rank`: of the target.
+[[gnu::always_inline]] inline bool accumulate(const char* call, const Operation& update, const void* origin,
+                                              void* result, MPI_Count count, int rank, MPI_Op op) {
   const uintptr_t index = value_of(op) - kOpFirst;
-  if (!possible() || index >= kOps || g_handles.ops[index] == nullptr) [[unlikely]]
+  if (update.target == nullptr || index >= kOps || g_handles.ops[index] == nullptr) [[unlikely]]
     return false;
   const datatype::ReduceOp kind = g_handles.ops[index]->kind;
-  const Operation update(origin, count, datatype, rank, disp, win);
-  if (update.target == nullptr) [[unlikely]]
-    return false;
   const datatype::ReduceFn function = datatype::reduce_function(kind, update.type.basic);
   if (function == nullptr) [[unlikely]]
     return false;
@@ -117,25 +116,24 @@ inline bool Get(const char* call, void* origin_addr, MPI_Count origin_count, MPI
 inline bool Accumulate(const char* call, const void* origin_addr, MPI_Count origin_count,
                        MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp,
                        MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) {
-  return origin_count == target_count && origin_datatype == target_datatype &&
-         accumulate(call, origin_addr, nullptr, origin_count, origin_datatype, target_rank, target_disp, op,
-                    win);
+  const Operation update(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
+                         target_datatype, win);
+  return accumulate(call, update, origin_addr, nullptr, origin_count, target_rank, op);
 }
 
 inline bool Fetch_and_op(const char* call, const void* origin_addr, void* result_addr, MPI_Datatype datatype,
                          int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) {
+  const Operation update(origin_addr, 1, datatype, target_rank, target_disp, 1, datatype, win);
   return result_addr != nullptr && device::host_without_query(result_addr) &&
-         accumulate(call, origin_addr, result_addr, 1, datatype, target_rank, target_disp, op, win);
+         accumulate(call, update, origin_addr, result_addr, 1, target_rank, op);
 }
 
 inline bool Compare_and_swap(const char* call, const void* origin_addr, const void* compare_addr,
                              void* result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp,
                              MPI_Win win) {
-  if (!possible() || compare_addr == nullptr || result_addr == nullptr ||
+  const Operation swap(origin_addr, 1, datatype, target_rank, target_disp, 1, datatype, win);
+  if (swap.target == nullptr || !swap.type.comparable || compare_addr == nullptr || result_addr == nullptr ||
       !device::host_without_query(compare_addr) || !device::host_without_query(result_addr)) [[unlikely]]
-    return false;
-  const Operation swap(origin_addr, 1, datatype, target_rank, target_disp, win);
-  if (swap.target == nullptr || !swap.type.comparable) [[unlikely]]
     return false;
   const core::PublishedCall published(g_instance->waits, call);
   return swap.window->compare_and_swap_now(target_rank, swap.target, origin_addr, compare_addr, result_addr,
