@@ -78,9 +78,10 @@ Status Window::fence(int assertion) {
   Status flushed = flush_all();
   Status met = host_barrier_ ? barrier_of_host() : barrier(*comm);
   if (has_slots_) drain_slots();
-  if (has_slots_ && !met.ok()) release_bound();  // a target may have left before it could see them
+  if (has_slots_ && !met.ok()) settle_all();  // the program may free the buffers of gets
   WEFT_TRY(std::move(met));
-  if (has_slots_ && flushed.ok()) flushed = settle_results();
+  if (has_slots_)
+    if (Status results = settle_results(); flushed.ok()) flushed = std::move(results);
   used_ = false;
   fence_ = (assertion & kNoSucceed) == 0;
   set_access_to_all(fence_);

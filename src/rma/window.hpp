@@ -353,8 +353,12 @@ class Window final : public core::Counted {
   static void bind_posted(Peer& peer) { peer.posted.bound = peer.posted.phase == PostedState::posted; }
   void connect_slots(int rank);
   void bind_all_posted();
-  void release_bound() {
-    for (Peer& peer : peers) peer.posted.bound = false;
+  /// After a synchronisation that failed: its target may have left it before it could see a bound operation.
+  void settle_all() {
+    for (Peer& peer : peers) {
+      peer.posted.bound = false;
+      settle(peer);
+    }
   }
   [[nodiscard]] Status settle_results();
   void drain_slots();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The survivors of one death. usage: survivors CASE. Cases: any_source, acknowledge, stopped,
-// windows, created, inter, detection, two. Rank 1 dies, in `two` also rank 2; in `stopped` rank 1 stops and
-// is continued.
+// windows, created, fence, inter, detection, two. Rank 1 dies, in `two` also rank 2; in `stopped` rank 1
+// stops and is continued.
 #include <mpi.h>
 #include <signal.h>
 #include <unistd.h>
@@ -179,6 +179,25 @@ void created() {
   expect_class(MPI_Win_free(&win), MPIX_ERR_PROC_FAILED, "free of the window");
 }
 
+/// A get from a process that makes no progress has ended when the fence returns its error: nothing writes to
+/// its buffer afterwards.
+void fence() {
+  constexpr int kTarget = 2, kValue = 5, kLater = 7;
+  static int memory = kValue, data = 0;
+  MPI_Win win;
+  MPI_Win_create(&memory, sizeof memory, 1, MPI_INFO_NULL, comm, &win);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  MPI_Win_fence(0, win);
+  if (rank == 0) expect_class(MPI_Get(&data, 1, MPI_INT, kTarget, 0, 1, MPI_INT, win), MPI_SUCCESS, "get");
+  if (rank == 1) usleep(50'000);  // the others have left the first fence
+  die_if(1);
+  if (rank == kTarget) usleep(300'000);
+  expect_class(MPI_Win_fence(0, win), MPIX_ERR_PROC_FAILED, "fence");
+  data = kLater;
+  expect_class(MPI_Win_free(&win), MPIX_ERR_PROC_FAILED, "free of the window");
+  expect(data == kLater, "a get wrote to its buffer after the fence");
+}
+
 /// A process dies with an exclusive lock on rank 0, a shared lock on rank 2 and ones on itself; the others
 /// get these locks, but not that of the dead process.
 void locks() {
@@ -283,10 +302,16 @@ int main(int argc, char** argv) {
   const struct {
     const char* name;
     void (*run)();
-  } cases[] = {
-      {"any_source", any_source}, {"acknowledge", acknowledge}, {"stopped", stopped}, {"windows", windows},
-      {"inter", inter},           {"detection", detection},     {"two", two},         {"locks", locks},
-      {"created", created}};
+  } cases[] = {{"any_source", any_source},
+               {"acknowledge", acknowledge},
+               {"stopped", stopped},
+               {"windows", windows},
+               {"inter", inter},
+               {"detection", detection},
+               {"two", two},
+               {"locks", locks},
+               {"created", created},
+               {"fence", fence}};
   for (const auto& one : cases)
     if (what == one.name) one.run();
   if (wrong == 0) std::printf("good rank %d\n", rank);

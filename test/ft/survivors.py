@@ -45,6 +45,10 @@ class Survivors(unittest.TestCase):
             for _ in range(5):
                 self.check("created", variables={"WEFT_RMA_OPERATION_SLOTS": slots})
 
+    def test_fence_of_a_created_window(self):
+        for slots in ("on", "off"):
+            self.check("fence", variables={"WEFT_RMA_OPERATION_SLOTS": slots})
+
     def test_locks_of_a_window(self):
         for variables in ({}, {"WEFT_SHM_SINGLE_COPY": "off"}):
             self.check("locks", variables=variables)
