@@ -107,8 +107,10 @@ THROUGH = {
     "debian-openmpi": (
         *OPENMPI,
         (
-            r"part/|comm/(cmsplit_type|idup_with_info) |info/(infogetstring|info_no_init|infocreateenv) |init/session",
-            "the mpi.h of Open MPI 4 is that of MPI 3.1: no partitioned communication, sessions, MPI_Info_get_string, ...",
+            r"part/|comm/(cmsplit_type|idup_with_info) |info/(infogetstring|info_no_init|infocreateenv) |"
+            r"init/(mult_)?session|pt2pt/(sendrecv3|isendrecv|isendrecv_replace) |coll/p_",
+            "the mpi.h of Open MPI 4 is that of MPI 3.1: no partitioned communication, sessions, MPI_Isendrecv, "
+            "persistent collectives, MPI_Info_get_string, ...",
         ),
         (
             r"ft/(anysource|revoke_nofail|shrink|agree|agree_shrink|revoke_shrink|failure_ack) ",
