@@ -3,7 +3,7 @@
 # Programs of Debian, built for Open MPI or MPICH and not changed, give the same results on Weft as on their own MPI.
 # Exit status 77: the packages cannot be fetched.
 #
-# Usage: binaries.py WORK_FOLDER [--only NAME,...] [--ranks N] [--markdown]
+# Usage: binaries.py WORK_FOLDER [--only NAME,...] [--ranks N] [--limit SECONDS] [--markdown]
 # Each program runs with 4 ranks (NetPIPE: 2) in two folders, once with each MPI; its kept lines must be equal (order of
 # lines apart), words with a point or an exponent within the tolerance.
 import argparse
@@ -20,7 +20,6 @@ from debian import LIBRARIES, OPENMPI, OPENMPI_OPTIONS, Missing, Program, fetch,
 from run import equal
 
 MPI_PREFIX = os.environ.get("MPI_PREFIX", "")
-LIMIT_S = 600
 PYTHON = """
 from mpi4py import MPI
 import math
@@ -193,7 +192,7 @@ def write_inputs(folder):
             file.write("".join("line %s of %d\n" % (chance.random(), i) for _ in range(5)))
 
 
-def execute(program, folder, root, launcher, variables):
+def execute(program, folder, root, launcher, variables, limit):
     """Runs the commands in a new folder; returns the kept lines, sorted. Raises RuntimeError."""
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
@@ -204,7 +203,7 @@ def execute(program, folder, root, launcher, variables):
     environment["LIB"] = root + "/" + LIBRARIES
     environment["PATH"] = "%s/usr/bin:%s" % (root, environment["PATH"])
     with open(folder + "/log", "w+", encoding="utf-8", errors="replace") as log:
-        command = ["timeout", str(LIMIT_S), "sh", "-c", program.run]
+        command = ["timeout", str(limit), "sh", "-c", program.run]
         done = subprocess.run(
             command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
@@ -216,7 +215,7 @@ def execute(program, folder, root, launcher, variables):
     return kept
 
 
-def compare(program, work, root, ranks):
+def compare(program, work, root, ranks, limit):
     """Returns the number of equal lines and seconds on Weft. Raises RuntimeError."""
     count = "" if "-np" in program.run else " -n %d" % ranks
     if program.mpi == "openmpi":
@@ -224,9 +223,9 @@ def compare(program, work, root, ranks):
         variables = openmpi_variables(root)
     else:
         own, variables = "mpirun.mpich", {}
-    wanted = execute(program, work + "/own", root, own + count, variables)
+    wanted = execute(program, work + "/own", root, own + count, variables, limit)
     begin = time.monotonic()
-    got = execute(program, work + "/weft", root, os.path.join(MPI_PREFIX, "bin", "mpiexec") + count, {})
+    got = execute(program, work + "/weft", root, os.path.join(MPI_PREFIX, "bin", "mpiexec") + count, {}, limit)
     if len(got) != len(wanted) or not all(equal(a, b, program.tolerance) for a, b in zip(got, wanted)):
         raise RuntimeError("results differ:\n--- its own MPI\n%s\n--- Weft\n%s" % ("\n".join(wanted), "\n".join(got)))
     return len(got), time.monotonic() - begin
@@ -237,6 +236,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--only", help="names, separated by commas")
     parser.add_argument("--ranks", type=int, default=4, help="some programs need 4 (default: %(default)s)")
+    parser.add_argument("--limit", type=int, default=600, help="time limit of a program in s (default: %(default)s)")
     parser.add_argument("--markdown", action="store_true", help="print a table")
     chosen = parser.parse_args()
     work = os.path.abspath(chosen.folder)
@@ -251,7 +251,7 @@ def main():
             continue
         try:
             fetch(root, program.packages.split())
-            lines, seconds = compare(program, work, root, chosen.ranks)
+            lines, seconds = compare(program, work, root, chosen.ranks, chosen.limit)
         except (Missing, RuntimeError) as error:
             failed.append(name)
             print("%s: FAILED: %s" % (name, error), flush=True)
