@@ -59,7 +59,7 @@ def test_the_library_uses_the_profile(weft, simulated, tmp_path, monkeypatch, em
     assert before == "LL" and weft("tune").status == 0
     settings = {one["variable"]: one for one in json.loads(command("info", "--config", "--json"))}
     assert settings["WEFT_COLL_GPU_LL128_MIN_BYTES"]["origin"] == "profile"
-    assert settings["WEFT_COLL_GPU_LL128_MIN_BYTES"]["value"] == "4k"
+    assert settings["WEFT_COLL_GPU_LL128_MIN_BYTES"]["value"] == "4096"
     assert protocol_of_8k() == "LL128"
     monkeypatch.setenv("WEFT_PROFILE", "off")
     assert protocol_of_8k() == before
