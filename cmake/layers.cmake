@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft_layer(folder [COLD] [DEPENDS folders] [GENERATED sources] [PRECOMPILE headers]): the static library weft_<folder> of
-# src/<folder>. PRECOMPILE: headers that most of its sources include; without it, the standard headers only.
-# COLD: starts, ends and reports only; see weft_cold().
+# weft_layer(folder [COLD] [DEPENDS folders] [GENERATED sources] [GROUP names] [PRECOMPILE headers]): the static library
+# weft_<folder> of src/<folder>. PRECOMPILE: headers that most of its sources include; without it, the standard headers only.
+# COLD: starts, ends and reports only; see weft_cold(). GROUP: its folders and files that no message waits for, `.` for all;
+# see weft_group().
 # An empty or absent folder becomes an empty interface library, so that the table is complete.
 set(WEFT_LAYERS "")
 
@@ -11,7 +12,7 @@ function(weft_cold target)
 endfunction()
 
 function(weft_layer name)
-  cmake_parse_arguments(ARG "COLD" "" "DEPENDS;GENERATED;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "DEPENDS;GENERATED;GROUP;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cu)
   list(FILTER sources EXCLUDE REGEX "/src/api/(compat|fortran)/")  # libraries of their own
@@ -30,6 +31,11 @@ function(weft_layer name)
     endif()
     if(ARG_COLD)
       weft_cold(weft_${name})
+    endif()
+    if(ARG_GROUP)
+      list(TRANSFORM ARG_GROUP REPLACE "^([^.]+)$" "${CMAKE_SOURCE_DIR}/src/${name}/\\1[./]")
+      list(JOIN ARG_GROUP "|" grouped)
+      weft_group(weft_${name} "^(${grouped})")
     endif()
     foreach(kernel ${kernels})
       weft_cuda_fatbin(weft_${name} ${kernel})

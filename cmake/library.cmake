@@ -32,8 +32,9 @@ if(launcher)
   target_link_options(mpiexec PRIVATE -static-libstdc++ -static-libgcc)
   # Debuggers read its variables and their types.
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/mpiexec/mpir.cpp PROPERTIES COMPILE_OPTIONS -g
-                              SKIP_PRECOMPILE_HEADERS ON)
+                              SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
   weft_precompile(mpiexec)
   weft_cold(mpiexec)
+  weft_group(mpiexec .)
   weft_portable(mpiexec)
 endif()

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
+# Options for a short first build. Both are off by default where there is a compiler cache: caches do not support
+# precompiled headers, and both hide missing includes.
 # weft_precompile(target [LIKE other] [AND headers...]): precompiles the standard headers and others for the target's C++
-# files. Targets LIKE another one, with the same flags, share its precompiled header. Off by default where there is a
-# compiler cache: caches do not support precompiled headers, which hide missing includes, too.
+# files. Targets LIKE another one, with the same flags, share its precompiled header.
+# weft_group(target pattern): compiles the C++ files of a target that match in groups, which share what the headers
+# instantiate. Files with code that messages wait for stay alone: in a group the compiler inlines less of them.
 if(CMAKE_CXX_COMPILER_LAUNCHER)
-  option(WEFT_PRECOMPILE "Parse frequent headers once for all sources of a layer" OFF)
+  set(first_build OFF)
 else()
-  option(WEFT_PRECOMPILE "Parse frequent headers once for all sources of a layer" ON)
+  set(first_build ON)
 endif()
+option(WEFT_PRECOMPILE "Parse frequent headers once for all sources of a layer" ${first_build})
+option(WEFT_GROUPS "Compile the sources of layers in groups" ${first_build})
+set(WEFT_GROUP_SIZE 8)  # sources; larger groups save little more and are long for one of many cores
 
 function(weft_precompile target)
   cmake_parse_arguments(ARG "" "LIKE" "AND" ${ARGN})
@@ -19,4 +25,16 @@ function(weft_precompile target)
     target_precompile_headers(${target} PRIVATE
                               $<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/cmake/standard.hpp> ${ARG_AND})
   endif()
+endfunction()
+
+function(weft_group target pattern)
+  if(NOT WEFT_GROUPS)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${WEFT_GROUP_SIZE})
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources EXCLUDE REGEX "${pattern}")
+  set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  # g++ takes the files of a group for headers, whose types must not depend on unnamed namespaces.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()

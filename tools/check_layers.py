@@ -6,6 +6,7 @@
 import argparse
 import ast
 import graphlib
+import itertools
 import os
 import re
 import sys
@@ -22,14 +23,14 @@ def read_table(cmake_lists):
     for call in re.findall(r"^weft_layer\(([^)]*)\)", text, re.MULTILINE):
         words = call.split()
         depends = words[words.index("DEPENDS") + 1 :] if "DEPENDS" in words else []
-        direct[words[0]] = {word for word in depends if re.fullmatch(r"[a-z0-9_]+", word)}
+        direct[words[0]] = set(itertools.takewhile(lambda word: not word.isupper(), depends))  # up to the next keyword
     table = dict(LAUNCHER)
     for name in direct:
         reached, todo = set(), [name]
         while todo:
             for dependency in direct[todo.pop()]:
                 if dependency not in direct:
-                    raise SystemExit("%s: layer %s depends on unknown layer %s" % (cmake_lists, name, dependency))
+                    raise SystemExit(f"{cmake_lists}: layer {name} depends on unknown layer {dependency}")
                 if dependency not in reached:
                     reached.add(dependency)
                     todo.append(dependency)
@@ -53,7 +54,7 @@ def check_sublayer(path, layer, order, source_root):
 
     own = sublayer(os.path.relpath(path, os.path.join(source_root, layer)).split(os.sep))
     if own not in order:
-        yield "%s: %s is not in weft_sublayers(%s ...) of CMakeLists.txt" % (path, own, layer)
+        yield f"{path}: {own} is not in weft_sublayers({layer} ...) of CMakeLists.txt"
         return
     for number, header, _ in includes(path):
         parts = header.split("/")
@@ -106,7 +107,7 @@ def imports(path, modules):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                inner = "%s.%s" % (node.module, alias.name)
+                inner = f"{node.module}.{alias.name}"
                 yield inner if inner in modules else node.module
 
 
@@ -136,7 +137,7 @@ def check(root):
         if not os.path.isdir(os.path.join(source_root, folder)):
             continue
         if folder not in table:
-            complaints.append("src/%s is not in the layer table of CMakeLists.txt" % folder)
+            complaints.append(f"src/{folder} is not in the layer table of CMakeLists.txt")
             continue
         for where, _, names in os.walk(os.path.join(source_root, folder)):
             for name in sorted(names):

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "io/backend/mapping.hpp"
+
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -13,7 +15,7 @@ namespace weft::io {
 #ifdef __SSE2__
 namespace {
 
-constexpr size_t kLineBytes = 64, kPageBytes = 4096, kPages = 4;
+constexpr size_t kLineBytes = 64, kPages = 4;
 
 void copy_line(std::byte* to, const std::byte* from) {
   const auto* const source = reinterpret_cast<const __m128i*>(from);

@@ -4,10 +4,13 @@
 // Threading: any thread, without the instance lock.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 #include "io/backend/descriptor.hpp"
 
 namespace weft::io {
+
+constexpr int64_t kPageBytes = 4096;  ///< of memory
 
 class Mapping {
  public:

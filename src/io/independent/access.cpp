@@ -25,7 +25,6 @@ constexpr int64_t kCachedGapBytes = 2 << 10;  // the same on local files: what a
 constexpr int64_t kCachedSieveBytes = 256
                                       << 10;  // read at once on local files: stays in the processor's cache
 constexpr int64_t kMappedBytes = int64_t{1} << 20;  // mapped at once
-constexpr int64_t kPageBytes = 4096;
 
 /// Returns the bytes read of a batch.
 Result<int64_t> read_batch(Target& target, const MemoryStream& memory, const Batch& batch, bool sieve,

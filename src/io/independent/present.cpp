@@ -25,7 +25,6 @@ constexpr int64_t kOwnRunBytes = 64 << 10;          // from here on runs make on
 constexpr int64_t kLeastBytes = 32 << 10;           // of a batch
 constexpr int64_t kLeastMeasuredBytes = 256 << 10;  // of an access whose path is chosen by measurement
 constexpr int64_t kMostShare = 4;                   // mapped bytes for each byte of the access
-constexpr int64_t kPageBytes = 4096;
 
 /// The ways of Target::first_reads and first_writes.
 enum Way : size_t { kCalls, kMapping };
