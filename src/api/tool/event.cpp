@@ -147,7 +147,7 @@ int describe_values(int index, MPI_Info* info) {
   for (const events::Field& field : tables().events[static_cast<size_t>(index)].event->fields()) {
     if (field.words == nullptr) continue;
     std::string names;
-    for (const char* word : field.words()) names += (names.empty() ? "" : ",") + std::string(word);
+    for (const char* word : field.words()) names.append(names.empty() ? "" : ",").append(word);
     if (PMPI_Info_set(*info, (std::string("weft_values_") + field.name).c_str(), names.c_str()) !=
         MPI_SUCCESS)
       return MPI_T_ERR_MEMORY;
