@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Fixtures: the command line, run in this process from the source tree on the prefix under test; simulated machines.
 import os
+import pty
+import subprocess
 import sys
 
 import pytest
@@ -49,6 +51,27 @@ def weft(capfd):
 
 
 @pytest.fixture
+def on_terminal():
+    """Returns a function that runs a command with a terminal as its stdout and returns its Result, in bytes."""
+
+    def call(*command, **variables):
+        ours, theirs = pty.openpty()
+        environment = dict(os.environ, TERM="xterm", **variables)
+        with subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, env=environment) as process:
+            os.close(theirs)
+            shown = b""
+            try:
+                while True:
+                    shown += os.read(ours, 1 << 16)
+            except OSError:  # the command has ended
+                os.close(ours)
+            errors = process.communicate(timeout=60)[1]
+        return Result(process.returncode, shown, errors)
+
+    return call
+
+
+@pytest.fixture
 def emulated(monkeypatch):
     """Provides two emulated GPUs."""
     monkeypatch.setenv("WEFT_CUDA_DRIVER", os.environ["EMUCUDA"])
@@ -84,8 +107,8 @@ class Machine:
     def pci(self, device_path, vendor, kind, numa=0, config=b""):
         """Creates a device at a path such as pci0000:00/0000:00:01.0/0000:10:00.0."""
         folder, address = "/sys/devices/" + device_path, device_path.rsplit("/", 1)[-1]
-        self.write(folder + "/vendor", "0x%04x\n" % vendor)
-        self.write(folder + "/class", "0x%06x\n" % kind)
+        self.write(folder + "/vendor", f"0x{vendor:04x}\n")
+        self.write(folder + "/class", f"0x{kind:06x}\n")
         self.write(folder + "/numa_node", "%d\n" % numa)
         self.write(folder + "/config", config)
         self.link("/sys/bus/pci/devices/" + address, folder)
@@ -96,9 +119,9 @@ class Machine:
 
     def nic(self, name, device_path, state="4: ACTIVE", numa=0, driver="mlx5_core"):
         folder = self.pci(device_path, 0x15B3, 0x020700, numa)
-        self.link("/sys/class/infiniband/%s/device" % name, folder)
+        self.link(f"/sys/class/infiniband/{name}/device", folder)
         self.link(folder.rstrip("/") + "/driver", "/sys/bus/pci/drivers/" + driver)
-        port = "/sys/class/infiniband/%s/ports/1/" % name
+        port = f"/sys/class/infiniband/{name}/ports/1/"
         self.write(port + "state", state + "\n")
         self.write(port + "rate", "400 Gb/sec (4X NDR)\n")
         self.write(port + "link_layer", "InfiniBand\n")

@@ -59,7 +59,7 @@ class CurrentDirectory(unittest.TestCase):
             for module in ("__init__.py", "__main__.py"):
                 self.write(os.path.join(name, module), HOSTILE.format(log=self.log))
         for name in ("python3", "mpiexec", "readlink", "dirname", "gcc"):  # programs of PATH
-            self.write(name, "#!/bin/sh\necho $0 >> %s\n" % self.log)
+            self.write(name, f"#!/bin/sh\necho $0 >> {self.log}\n")
             os.chmod(os.path.join(self.folder, name), 0o755)
 
     def write(self, name, text):

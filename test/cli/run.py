@@ -14,7 +14,7 @@ MIN_COVERAGE = 90  # percent of the lines
 def main(words):
     for package in ("pytest", "coverage"):
         if importlib.util.find_spec(package) is None:
-            print("skipped: needs the Python package %s" % package)
+            print(f"skipped: needs the Python package {package}")
             return 77
     import coverage
     import pytest

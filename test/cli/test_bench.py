@@ -54,7 +54,7 @@ def test_list(weft):
         documented = file.read()
     for entry in listed:
         name = entry["program"].replace("_persistent", "") if entry["ranks"] == "any" else entry["program"]
-        assert "`%s`" % name in documented or "`%s`" % name[1:] in documented, name
+        assert f"`{name}`" in documented or f"`{name[1:]}`" in documented, name
 
 
 def test_start_of_a_job(weft, tmp_path):
@@ -141,7 +141,7 @@ def test_comparison(weft, tmp_path):
     path, picture = str(tmp_path / "a.json"), str(tmp_path / "a.png")
     crash = tmp_path / "crash"
     crash.mkdir()
-    dies = 'case "$*" in *latency*) kill -SEGV $$;; esac; exec "%s/bin/mpiexec" "$@"' % PREFIX
+    dies = f'case "$*" in *latency*) kill -SEGV $$;; esac; exec "{PREFIX}/bin/mpiexec" "$@"'
     others = [fake_mpi(tmp_path), fake_mpi(crash, dies)]
     done = weft("bench", "latency", *SHORT_RUN, "--rounds", "1", "--vs", *others, "--json", path, "--plot", picture)
     assert done.status == 0, done.err

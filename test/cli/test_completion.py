@@ -11,10 +11,10 @@ def test_bash(weft, tmp_path):
     pytest.importorskip("shtab")
     script = tmp_path / "weft.bash"
     script.write_text(weft("completion", "bash").out)
-    asked = "source %s; COMP_WORDS=(weft do); COMP_CWORD=1; _shtab_weft; echo ${COMPREPLY[@]}" % script
+    asked = f"source {script}; COMP_WORDS=(weft do); COMP_CWORD=1; _shtab_weft; echo ${{COMPREPLY[@]}}"
     done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
     assert "doctor" in done.stdout, done.stderr
-    asked = "source %s; COMP_WORDS=(weft bench latency --t); COMP_CWORD=3; _shtab_weft; echo ${COMPREPLY[@]}" % script
+    asked = f"source {script}; COMP_WORDS=(weft bench latency --t); COMP_CWORD=3; _shtab_weft; echo ${{COMPREPLY[@]}}"
     done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["--tail-lat", "--type"], done.stderr
     assert "_weft" in weft("completion", "zsh").out

@@ -84,7 +84,7 @@ def test_under_mpiexec():
     assert "equal for 2 ranks" in done.stdout and done.stdout.count("mpiexec and messages") == 1
 
 
-def fake_mpi(tmp_path, mpiexec='exec "%s/bin/mpiexec" "$@"' % PREFIX, mpicc='exec "%s/bin/mpicc" "$@"' % PREFIX):
+def fake_mpi(tmp_path, mpiexec=f'exec "{PREFIX}/bin/mpiexec" "$@"', mpicc=f'exec "{PREFIX}/bin/mpicc" "$@"'):
     """Creates an installation with the given scripts as mpiexec and mpicc; by default they run Weft's programs."""
     (tmp_path / "bin").mkdir()
     if mpiexec:
@@ -106,7 +106,7 @@ def test_another_mpi_without_a_gpu(weft, no_driver, tmp_path):
 
 
 def test_another_mpi_that_crashes(weft, emulated, tmp_path):
-    crash = 'case "$*" in *cuda*) kill -SEGV $$;; *latency*) exit 3;; esac; exec "%s/bin/mpiexec" "$@"' % PREFIX
+    crash = f'case "$*" in *cuda*) kill -SEGV $$;; *latency*) exit 3;; esac; exec "{PREFIX}/bin/mpiexec" "$@"'
     found = weft("doctor", "--json", "--mpi", fake_mpi(tmp_path, crash))
     assert found.status == 1
     checks = by_check(found.out)

@@ -40,7 +40,7 @@ def test_suggestions(weft):
 
 @pytest.mark.parametrize("words", ["info", "info --config --json", "bench --list"])
 def test_output_that_cannot_be_written(words):
-    command = "'%s/bin/weft' %s" % (PREFIX, words)
+    command = f"'{PREFIX}/bin/weft' {words}"
     for redirect, reason in ((">/dev/full", "cannot be written (No space left on device)"), (">&-", "is closed")):
         done = subprocess.run(command + redirect, shell=True, stderr=subprocess.PIPE, text=True, check=False)
         assert done.returncode == 1 and reason in done.stderr and len(done.stderr.splitlines()) == 1
@@ -61,7 +61,7 @@ def test_the_installed_command():
         environment = dict(os.environ, PYTHONPATH=os.path.join(PREFIX, "share", "weft", "python"))
         done = subprocess.run([*words, "--version"], capture_output=True, text=True, check=True, env=environment)
         assert done.stdout.split()[1][0].isdigit()
-    piped = "'%s/bin/weft' info --config | head -n 1" % PREFIX
+    piped = f"'{PREFIX}/bin/weft' info --config | head -n 1"
     assert subprocess.run(piped, shell=True, capture_output=True, text=True, check=True).stderr == ""
 
 
@@ -89,6 +89,20 @@ def test_without_rich(monkeypatch, capsys):
     with output.progress(2, "work") as step:
         step("first")
     assert sys.stderr.getvalue() == "work: first (1 of 2)\n"
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    output.table(["name", "us"], [["a", "1.5"]], numbers=("us",))
+    assert sys.stdout.getvalue() == "name   us\na     1.5\n"
+
+
+@pytest.mark.parametrize("words", ["info --config", "bench --list", "explain send --kind host", "doctor --only host"])
+def test_commands_on_a_terminal_without_packages(words, on_terminal):
+    """A prefix without the packages that `make` downloads prints plain tables."""
+    hide = "import runpy, sys; sys.modules.update(rich=None, shtab=None); "
+    start = hide + "runpy.run_module('weft_mpi', run_name='__main__')"
+    package = os.path.join(PREFIX, "share", "weft", "python")
+    done = on_terminal(sys.executable, "-c", start, *words.split(), PYTHONPATH=package)
+    assert done.status in (0, 1) and b"Traceback" not in done.err, done.err  # 1: doctor found faults
+    assert len(done.out.splitlines()) > 2 and b"\x1b" not in done.out, done.out
 
 
 def test_progress_on_a_terminal(monkeypatch):

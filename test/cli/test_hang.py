@@ -113,7 +113,7 @@ def test_point_to_point(report, name):
     (wait,) = of_case(report, name)
     assert (wait["call"], wait["what"], wait["peer"], wait["tag"], wait["polls"]) == (call, what, peer, tag, polls)
     assert (wait["count"], wait["bytes"]) == (count, size) and wait["communicator_size"] == 2
-    assert wait["text"].startswith(("polls " if polls else "") + call + ' on "%s" (2 ranks) ' % name)
+    assert wait["text"].startswith(("polls " if polls else "") + call + f' on "{name}" (2 ranks) ')
     other = " rank 1," if wait["rank"] == 0 else " rank 1 (rank %d of MPI_COMM_WORLD)," % (wait["rank"] + 1)
     assert (" any rank, " if peer is None else other) in wait["text"]
 

@@ -8,7 +8,6 @@ import subprocess
 
 import pytest
 import screenshots
-from weft_mpi.report import page as report_page
 from weft_mpi.report import reference, verdict
 
 SIZES = [1 << shift for shift in range(23)]
@@ -58,10 +57,22 @@ class Strict(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_texts_of_files_are_no_html():
-    parser = Strict()
-    parser.feed(report_page.render("<script>", [], ["CPU <b>"]))
+def test_texts_of_files_are_no_html(weft, tmp_path):
+    pytest.importorskip("matplotlib")
+    hostile = "<script>&<b>"
+    machine = {**NVLINK, "processor": hostile, "gpus": [hostile] * 2}
+    names = {"library": hostile, "machine": machine}
+    rows = [{"size": 8, "kinds": hostile, "latency_us": 4.0}]
+    runs = [{"name": hostile, "library": hostile, "error": None, "rows": rows}]
+    matrix = tmp_path / "matrix.json"
+    matrix.write_text(json.dumps({"format": 1, "program": "latency", "ranks": 2, "runs": runs * 2, **names}))
+    curve = result_file(tmp_path / "curve.json", "latency", "latency_us", lambda size: 4.4 + size / 388e3, **names)
+    page = tmp_path / "page.html"
+    assert weft("report", curve, str(matrix), "-o", str(page)).status == 0
+    parser, text = Strict(), page.read_text()
+    parser.feed(text)
     assert parser.open == [] and not {"script", "b"} & set(parser.seen)
+    assert text.count("&lt;script&gt;") >= 2, text
 
 
 def test_page(weft, files, tmp_path):
@@ -125,7 +136,7 @@ def test_in_a_browser(weft, files, tmp_path):
         "--headless",
         "--no-sandbox",
         "--disable-gpu",
-        "--user-data-dir=%s/profile" % tmp_path,
+        f"--user-data-dir={tmp_path}/profile",
         "--enable-logging=stderr",
         "--v=0",
         "--screenshot=" + shot,

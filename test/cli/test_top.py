@@ -2,7 +2,6 @@
 # weft top, on jobs with one slow rank and with known traffic.
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -96,21 +95,10 @@ def test_spawned_jobs(weft, job):
     assert any(re.match(r"2 ranks; they waited for another job \d+ % of the time", line) for line in headlines)
 
 
-def test_a_terminal(job):
+def test_a_terminal(job, on_terminal):
     """With rich the table is updated in place, and the slow rank is red."""
     mpiexec = job(4, "steps", "1")
-    ours, theirs = pty.openpty()
-    command = [PREFIX + "/bin/weft", "top", str(mpiexec.pid), "-i", "0.5", "-c", "2"]
-    environment = dict(os.environ, TERM="xterm", COLUMNS="160")
-    subprocess.run(command, stdout=theirs, check=True, env=environment, timeout=60)
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            shown += os.read(ours, 1 << 16)
-        except OSError:
-            break
-    os.close(ours)
+    shown = on_terminal(PREFIX + "/bin/weft", "top", str(mpiexec.pid), "-i", "0.5", "-c", "2", COLUMNS="160").out
     assert re.search(rb"rank 1 \(pid \d+\) delays the job", shown)
     assert b"\x1b[1;31m" in shown
 

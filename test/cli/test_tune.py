@@ -92,7 +92,7 @@ def test_keeps_a_better_value(weft, simulated, tmp_path):
     assert done.status == 0, done.err
     assert "better" in done.out and "written" in done.out and "-20" in done.out
     machine = library.text_of(library.load(), "MPIX_Machine_name")
-    assert path.read_text().startswith("[%s]\n# Written by weft tune" % machine)
+    assert path.read_text().startswith(f"[{machine}]\n# Written by weft tune")
     assert path.read_text().endswith("p2p.eager_max = 8192\n")
     row = next(row for row in json.loads(weft("tune", "--dry-run", "--json").out)["rows"] if row["size"] == 4096)
     assert 0.9 < row["before"] < 1.1 and 0.7 < row["after"] < 0.9
