@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Entry point: `weft <command>`. A command is a module with add_parser(subparsers) and run(arguments).
+from __future__ import annotations
+
 import argparse
 import difflib
 import errno
 import os
 import re
 import sys
+from collections.abc import Iterable
+from typing import NoReturn
 
 from weft_mpi import __version__, bench, completion, doctor, explain, hang, info, report, run_info, top, trace, tune
 from weft_mpi.output import Failure, Refusal
@@ -22,19 +26,19 @@ OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 class Parser(argparse.ArgumentParser):
     """Prints usage errors in one line."""
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '?([^' ]*)'? \(choose from (.*)\)", message)
         if wrong:
             message = "{} is unknown{}".format(wrong[1], suggestion(wrong[1], re.findall(r"[\w-]+", wrong[2])))
         self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
 
-    def unknown(self, words):
+    def unknown(self, words: list[str]) -> NoReturn:
         """Ends with a suggestion for the first of unknown words."""
         options = [option for action in self._actions for option in action.option_strings]
         self.error(f"{words[0]}: unknown option or argument{suggestion(words[0].partition('=')[0], options)}")
 
 
-def suggestion(word, known):
+def suggestion(word: str, known: Iterable[str]) -> str:
     """Returns ", did you mean ...?" for a word close to a known one, or that it begins."""
     near = difflib.get_close_matches(word, known, 2) or [
         name for name in known if len(word) > 2 and name.startswith(word)
@@ -42,7 +46,7 @@ def suggestion(word, known):
     return f": did you mean {' or '.join(near)}?" if near else ""
 
 
-def make_parser():
+def make_parser() -> Parser:
     """Returns the parser of the command line. Completion scripts and the manual page are generated from it."""
     parser = Parser(prog="weft", description="The Weft MPI library's command line.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"weft {__version__}")
@@ -56,7 +60,7 @@ def make_parser():
     return parser
 
 
-def main(argv=None):
+def main(argv: list[str] | None = None) -> int:
     """Runs a command and returns its exit status. Output that cannot be written is an error of one line."""
     if sys.stdout is None:
         print("weft: standard output is closed", file=sys.stderr)
@@ -77,7 +81,7 @@ def main(argv=None):
         return 1
 
 
-def run(argv):
+def run(argv: list[str] | None) -> int:
     """Parses the command line, runs its command and returns the exit status."""
     parser = make_parser()
     arguments, unknown = parser.parse_known_args(argv)
@@ -96,7 +100,7 @@ def run(argv):
         return 130
 
 
-def discard_output():
+def discard_output() -> None:
     """Redirects standard output, with what is buffered, to nowhere: Python flushes it once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # List of benchmarks, from programs.csv of the installed sources. The first line of the file names the columns.
+from __future__ import annotations
+
 import functools
 import os
-from collections import namedtuple
+from typing import NamedTuple
 
 from weft_mpi import prefix
 
-# `source`: program that implements the benchmark (`coll` for all collectives); `ranks`: "2", "even" or "any".
-Benchmark = namedtuple("Benchmark", "name source ranks text")
+
+class Benchmark(NamedTuple):
+    name: str
+    source: str  # program that implements the benchmark: `coll` for all collectives
+    ranks: str  # "2", "even" or "any"
+    text: str
+
+
 FORMS = {"i": ("i%s", "nonblocking: pure latency, latency with computation, and overlap"),
          "p": ("%s_persistent", "with persistent requests")}  # fmt: skip
 
 
 @functools.cache
-def read(path):
+def read(path: str) -> dict[str, Benchmark]:
     """Returns {name: Benchmark} of a file, in file order."""
     found = {}
     with open(path, encoding="utf-8") as file:
@@ -28,12 +36,12 @@ def read(path):
     return found
 
 
-def programs():
+def programs() -> dict[str, Benchmark]:
     """Returns {name: Benchmark}. Raises NotInstalled if the prefix has no benchmarks."""
     return read(os.path.join(prefix.sources(), "programs.csv"))
 
 
-def command(name):
+def command(name: str) -> list[str]:
     """Returns the command without options: the program, and the benchmark's name if several share the program."""
     entry = programs()[name]
     path = prefix.program(f"bench/{entry.source}")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Queries of the library of this prefix, loaded into this process. Only job_paths() initializes MPI.
+from __future__ import annotations
+
 import ctypes
 import os
 
@@ -11,11 +13,11 @@ COMM_WORLD = 257  # MPI_COMM_WORLD of the standard ABI
 FIELDS = ("variable", "value", "default", "origin", "level", "range", "help", "change_when")
 
 
-def path():
+def path() -> str:
     return os.path.join(prefix.find(), "lib", prefix.LIBRARY)
 
 
-def load():
+def load() -> ctypes.CDLL:
     """Returns the loaded library. Raises Refusal on failure."""
     try:
         return ctypes.CDLL(path())
@@ -23,13 +25,13 @@ def load():
         raise Refusal(f"the library does not load ({error}): reinstall Weft for this machine") from None
 
 
-def settings(library=None):
+def settings(library: ctypes.CDLL | None = None) -> list[dict[str, str]]:
     """Returns one dictionary per setting. Raises Refusal if a setting has a bad value."""
     lines = text_of(library or load(), "MPIX_Settings").splitlines()
     return [dict(zip(FIELDS, line.split("\t"))) for line in lines]
 
 
-def text_of(library, call):
+def text_of(library: ctypes.CDLL, call: str) -> str:
     """Returns the text of a function of weft.h with parameters (text, size, length). Raises Refusal on error."""
     length = ctypes.c_int()
     function = getattr(library, call)
@@ -41,7 +43,7 @@ def text_of(library, call):
     return text.value.decode()
 
 
-def paths(library):
+def paths(library: ctypes.CDLL) -> list[tuple[str, ...]]:
     """Returns (part, text) pairs: the available transports, or after MPI_Init the transports used by the job."""
     length = ctypes.c_int()
     library.MPIX_Describe_paths(None, 0, ctypes.byref(length))
@@ -50,7 +52,7 @@ def paths(library):
     return [tuple(line.split("\t", 1)) for line in text.value.decode(errors="replace").splitlines() if "\t" in line]
 
 
-def job_paths(library):
+def job_paths(library: ctypes.CDLL) -> list[tuple[str, ...]] | None:
     """Returns paths() within the launcher's job of this process; None on ranks other than 0."""
     rank = ctypes.c_int()
     library.MPI_Init(None, None)
@@ -60,7 +62,7 @@ def job_paths(library):
     return found if rank.value == 0 else None
 
 
-def version_text(library):
+def version_text(library: ctypes.CDLL) -> str:
     """Returns the first line of MPI_Get_library_version, which is legal before MPI_Init."""
     text = ctypes.create_string_buffer(MAX_LIBRARY_VERSION)
     length = ctypes.c_int()
@@ -68,14 +70,14 @@ def version_text(library):
     return text.value.decode().splitlines()[0]
 
 
-def standard(library):
+def standard(library: ctypes.CDLL) -> str:
     """Returns the version of MPI_Get_version, e.g. 5.0."""
     version, subversion = ctypes.c_int(), ctypes.c_int()
     library.MPI_Get_version(ctypes.byref(version), ctypes.byref(subversion))
     return f"{version.value}.{subversion.value}"
 
 
-def abi(library):
+def abi(library: ctypes.CDLL) -> str | None:
     """Returns the version of MPI_Abi_get_version, e.g. 1.0; None if the library lacks the function."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     try:

@@ -2,6 +2,8 @@
 # Output: tables, progress and files of all commands. Uses rich on terminals if installed, otherwise plain text.
 """Output and errors of the commands."""
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import json
@@ -11,6 +13,9 @@ import sys
 import tempfile
 import textwrap
 import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from types import ModuleType
+from typing import TextIO
 
 MIN_COLUMN = 20  # characters of a column that is narrowed
 
@@ -23,14 +28,14 @@ class Failure(Exception):
     """The requested operation failed. Exit status 1."""
 
 
-def supports_rich(stream):
+def supports_rich(stream: TextIO) -> bool:
     """Returns True if a stream is a terminal with colour support and rich is installed."""
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return rich_or_none() is not None
 
 
-def rich_or_none():
+def rich_or_none() -> ModuleType | None:
     """Returns the module rich; None if not installed (a prefix of `make` needs no Python packages)."""
     try:
         import rich.box
@@ -43,7 +48,12 @@ def rich_or_none():
     return rich
 
 
-def table(headings, rows, numbers=(), style=None):
+def table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence],
+    numbers: Collection[str] = (),
+    style: Callable[[Sequence], str | None] | None = None,
+) -> None:
     """Prints a table. `numbers`: headings of right-aligned columns; `style(row)`: a rich style or None."""
     rows = [["" if cell is None else str(cell) for cell in row] for row in rows]
     if supports_rich(sys.stdout):
@@ -61,7 +71,7 @@ def table(headings, rows, numbers=(), style=None):
     return None
 
 
-def shrink(widths):
+def shrink(widths: list[int]) -> None:
     """Narrows the widest column so that a table fits a terminal; other outputs have one line for each row."""
     if not sys.stdout.isatty():
         return
@@ -82,7 +92,7 @@ def rich_table(headings, rows, numbers, style):
 
 
 @contextlib.contextmanager
-def progress(total, label):
+def progress(total: int, label: str) -> Iterator[Callable[[str], None]]:
     """Yields step(text), called at the start of each of `total` steps. Prints to stderr if it is a terminal."""
     if not supports_rich(sys.stderr):
         yield plain_steps(total, label)
@@ -100,7 +110,7 @@ def progress(total, label):
         yield step
 
 
-def plain_steps(total, label):
+def plain_steps(total: int, label: str) -> Callable[[str], None]:
     """Returns step(text) for a terminal without rich; it is silent if stderr is not a terminal."""
     started = []
 
@@ -115,11 +125,11 @@ def plain_steps(total, label):
     return step
 
 
-def json_text(value):
+def json_text(value: object) -> str:
     return f"{json.dumps(value, indent=1)}\n"
 
 
-def write_file(path, data):
+def write_file(path: str, data: str | bytes) -> None:
     """Writes text or bytes atomically. Raises Refusal on failure."""
     path = os.path.abspath(path)
     part = None
@@ -136,20 +146,20 @@ def write_file(path, data):
         raise Refusal(f"{path} cannot be written ({error.strerror}): use a writable folder") from None
 
 
-def check_writable(path):
+def check_writable(path: str) -> None:
     """Raises Refusal if a result file cannot be written; called before the work starts."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK) or os.path.isdir(path):
         raise Refusal(f"{path} cannot be written: use a writable folder")
 
 
-def current_umask():
+def current_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
-def read_json(path, what):
+def read_json(path: str, what: str) -> dict:
     """Returns the object in a JSON file. Raises Refusal if there is none."""
     try:
         with open(path, encoding="utf-8") as file:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Prefix: finds the installation of this Python package, made by `make`, `cmake --install` or pip.
+from __future__ import annotations
+
 import os
 import sys
 import sysconfig
@@ -13,7 +15,7 @@ class NotInstalled(Refusal):
     """No library belongs to this Python package; the text gives a remedy."""
 
 
-def find():
+def find() -> str:
     """Returns the folder with bin/, lib/ and include/. Raises NotInstalled."""
     package = os.path.dirname(os.path.abspath(__file__))
     candidates = [
@@ -28,11 +30,11 @@ def find():
     raise NotInstalled(f"{LIBRARY} is not in any of {', '.join(candidates)}: run `make`, or `pip install .`")
 
 
-def mpiexec():
+def mpiexec() -> str:
     return os.path.join(find(), "bin", "mpiexec")
 
 
-def program(name):
+def program(name: str) -> str:
     """Returns the path of an internal program. Raises NotInstalled."""
     path = os.path.join(find(), "libexec", "weft", name)
     if not os.access(path, os.X_OK):
@@ -40,7 +42,7 @@ def program(name):
     return path
 
 
-def sources():
+def sources() -> str:
     """Returns the folder with the benchmark sources, for builds with other MPI libraries. Raises NotInstalled."""
     path = os.path.join(find(), "share", "weft", "bench")
     if not os.path.isdir(path):

@@ -2,6 +2,8 @@
 # Result files of single runs and comparisons, in one format for charts and reports.
 # A single run: {"format": 1, "program", "ranks", "library", "rows": [...], "machine"}. A comparison has "runs":
 # [{"name", "library", "rows", "error"}] instead of "rows".
+from __future__ import annotations
+
 from weft_mpi import output
 from weft_mpi.machine import system
 from weft_mpi.output import Refusal
@@ -14,7 +16,7 @@ FIELDS = {
 HIGHER_IS_BETTER = ("bandwidth_mb_s",)
 
 
-def written(path, seconds):
+def written(path: str, seconds: float) -> dict:
     """Returns the result that a program wrote. `seconds`: duration of the job, the only measurement of `hello`."""
     found = output.read_json(path, "a result of a benchmark program")
     if found["program"] == "hello":
@@ -22,12 +24,12 @@ def written(path, seconds):
     return found
 
 
-def of_program(path, seconds):
+def of_program(path: str, seconds: float) -> dict:
     """Returns a program's result with the format number and a description of the machine."""
     return {"format": FORMAT, **written(path, seconds), "machine": system.describe()}
 
 
-def load(path):
+def load(path: str) -> dict:
     """Returns a validated result file. Raises Refusal if the file has another content or format."""
     found = output.read_json(path, "a result of `weft bench --json`")
     if "program" not in found or not ("rows" in found or "runs" in found):
@@ -43,12 +45,12 @@ def load(path):
     return found
 
 
-def is_number(value):
+def is_number(value: object) -> bool:
     """Returns True for a number from 0 to 1e18; bool and NaN are none. Longer integers do not fit a float."""
     return type(value) in (int, float) and 0 <= value <= 1e18
 
 
-def malformed(found):
+def malformed(found: dict) -> str:
     """Returns the first value of a result that has a wrong type; "" if there is none."""
     if not isinstance(found["program"], str):
         return "program is not a string"
@@ -69,7 +71,7 @@ def malformed(found):
     return problem
 
 
-def malformed_machine(machine):
+def malformed_machine(machine: object) -> str:
     if not isinstance(machine, dict):
         return "machine is not an object"
     for key in ("processor", "driver", "date"):
@@ -78,7 +80,7 @@ def malformed_machine(machine):
     return "" if is_number(machine.get("nvlink_gb_s") or 0) else "machine.nvlink_gb_s is not a number"
 
 
-def malformed_run(run):
+def malformed_run(run: dict) -> str:
     if not isinstance(run.get("name"), str):
         return "a run has no name"
     for key in ("library", "error"):
@@ -95,7 +97,7 @@ def malformed_run(run):
     return ""
 
 
-def field(found):
+def field(found: dict) -> str:
     """Returns the key of the measured value in the rows."""
     for run in runs(found):
         for name in FIELDS:
@@ -104,20 +106,20 @@ def field(found):
     return "latency_us"
 
 
-def runs(found):
+def runs(found: dict) -> list[dict]:
     """Returns the runs of a result; a single run is a list of one."""
     if "runs" in found:
         return found["runs"]
     return [{"name": "Weft", "library": found.get("library", ""), "rows": found["rows"]}]
 
 
-def kinds_of(row):
+def kinds_of(row: dict) -> str:
     """Returns the label that distinguishes rows of equal size: memory kinds, and the datatype with -T or -D."""
     kinds = row.get("kinds", "H H")
     return f"{kinds}, {row['type']}" if "type" in row else kinds
 
 
-def kinds(found):
+def kinds(found: dict) -> list[str]:
     """Returns the memory kinds (and datatypes) of a result's rows, in order of appearance."""
     seen = []
     for run in runs(found):
@@ -127,7 +129,7 @@ def kinds(found):
     return seen
 
 
-def curves(found):
+def curves(found: dict) -> dict[str, list[tuple[int, float]]]:
     """Returns {label: [(size, value)]} with one entry per run and combination of kinds."""
     name, several = field(found), len(kinds(found)) > 1
     lines = {}

@@ -6,8 +6,8 @@ import sys
 
 
 def search_path(entries, own, root):
-    """Returns sys.path with the package's folder `root`, without the current directory and this file's folder `own`. The
-    packages that `make` copies into the prefix come last: installed ones are used first."""
+    """Returns sys.path with the package's folder `root`, without the current directory and this file's folder `own`.
+    The packages that `make` copies into the prefix come last: installed ones are used first."""
     kept = [entry for entry in entries if os.path.isabs(entry) and os.path.realpath(entry) != own]
     kept = kept if root in kept else [root, *kept]
     bundled = os.path.join(root, "bundled")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Tests whether processes can pass file descriptors, by which ranks share cuMemMap memory.
+from __future__ import annotations
+
 import array
 import ctypes
 import os
@@ -13,14 +15,14 @@ PIDFD_OPEN, PIDFD_GETFD = 434, 438  # the same on all architectures
 PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, -1  # sys/prctl.h
 
 
-def call(number, *arguments):
+def call(number: int, *arguments: int) -> tuple[int, str]:
     """Returns (result, error text)."""
     libc = ctypes.CDLL(None, use_errno=True)
     result = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(value) for value in arguments])
     return result, os.strerror(ctypes.get_errno()) if result < 0 else ""
 
 
-def why_not_taken():
+def why_not_taken() -> str:
     """Returns "" if a process can duplicate a descriptor of another process of this user; else the reason."""
     words = children.python("weft_mpi.machine.descriptors")
     pipe = subprocess.PIPE
@@ -37,7 +39,7 @@ def why_not_taken():
         return ""
 
 
-def why_not_sent():
+def why_not_sent() -> str:
     """Returns "" if descriptors can be sent through a socket with an abstract name; else the reason."""
     name = f"\x00weft-doctor-{os.getpid()}"
     receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -58,7 +60,7 @@ def why_not_sent():
     return "" if descriptors else "no descriptor received"
 
 
-def wait_for_end_of_input():
+def wait_for_end_of_input() -> None:
     """Child of why_not_taken(): permits ptrace by other processes of this user (Yama), like MPI_Init, and waits."""
     ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(PR_SET_PTRACER_ANY), 0, 0, 0)
     print("ready", flush=True)

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Access to procfs, sysfs and devfs. Tests set ROOT to another folder.
+from __future__ import annotations
+
 import os
 
 ROOT = "/"
 
 
-def path(name):
+def path(name: str) -> str:
     return os.path.join(ROOT, name.lstrip("/"))
 
 
-def read(name):
+def read(name: str) -> str | None:
     """Returns the text of a file without trailing newlines; None if unreadable."""
     try:
         with open(path(name), encoding="utf-8", errors="replace") as file:
@@ -18,7 +20,7 @@ def read(name):
         return None
 
 
-def read_bytes(name):
+def read_bytes(name: str) -> bytes:
     try:
         with open(path(name), "rb") as file:
             return file.read()
@@ -26,7 +28,7 @@ def read_bytes(name):
         return b""
 
 
-def number(name):
+def number(name: str) -> int | None:
     """Returns the number in a file; None if there is none."""
     text = read(name)
     try:
@@ -35,7 +37,7 @@ def number(name):
         return None
 
 
-def entries(name):
+def entries(name: str) -> list[str]:
     """Returns the sorted names in a folder; empty if unreadable."""
     try:
         return sorted(os.listdir(path(name)))
@@ -43,23 +45,23 @@ def entries(name):
         return []
 
 
-def exists(name):
+def exists(name: str) -> bool:
     return os.path.exists(path(name))
 
 
-def usable(name):
+def usable(name: str) -> bool:
     """Returns True if a device file can be opened for reading and writing."""
     return os.access(path(name), os.R_OK | os.W_OK)
 
 
-def resolved(name):
+def resolved(name: str) -> str | None:
     """Returns the path relative to ROOT with links resolved; None if it does not exist."""
     if not exists(name):
         return None
     return f"/{os.path.relpath(os.path.realpath(path(name)), os.path.realpath(ROOT))}"
 
 
-def link(name):
+def link(name: str) -> str | None:
     """Returns the target of a symbolic link; None if there is none."""
     try:
         return os.readlink(path(name))

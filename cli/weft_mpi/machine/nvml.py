@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # NVML, NVIDIA's management library: NVLink, throttling, ECC and MIG, which CUDA does not report. Always optional.
+from __future__ import annotations
+
 import ctypes
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -25,57 +27,57 @@ class Nvml:
         if status != 0:
             raise OSError(f"{LIBRARY}: nvmlInit: error {status}")
 
-    def driver_version(self):
+    def driver_version(self) -> str | None:
         text = ctypes.create_string_buffer(80)
         return text.value.decode() if self._call("nvmlSystemGetDriverVersion", text, 80) else None
 
-    def count(self):
+    def count(self) -> int:
         return self._number(ctypes.c_uint, "nvmlDeviceGetCount_v2") or 0
 
-    def device(self, pci):
+    def device(self, pci: str) -> ctypes.c_void_p | None:
         """Returns the handle of the device at a PCI address; None if unknown to NVML."""
         handle = ctypes.c_void_p()
         known = self._call("nvmlDeviceGetHandleByPciBusId_v2", pci.encode(), ctypes.byref(handle))
         return handle if known else None
 
-    def links(self, device):
+    def links(self, device: ctypes.c_void_p) -> tuple[int, int, int]:
         """Returns (active links, links, GB/s per link and direction)."""
         states = [self._number(ctypes.c_uint, "nvmlDeviceGetNvLinkState", device, link) for link in range(MAX_LINKS)]
         known = [state for state in states if state is not None]
         version = self._number(ctypes.c_uint, "nvmlDeviceGetNvLinkVersion", device, 0) if known else None
         return sum(known), len(known), LINK_GB_S.get(version, 25)
 
-    def nvlink_between(self, one, other):
+    def nvlink_between(self, one: ctypes.c_void_p, other: ctypes.c_void_p) -> bool:
         """Returns True if two devices copy over NVLink (nvmlDeviceGetP2PStatus, NVLINK)."""
         return self._number(ctypes.c_uint, "nvmlDeviceGetP2PStatus", one, other, 2) == 0
 
-    def ancestor(self, one, other):
+    def ancestor(self, one: ctypes.c_void_p, other: ctypes.c_void_p) -> str | None:
         """Returns the PCIe connection of two devices in the notation of `nvidia-smi topo -m`."""
         level = self._number(ctypes.c_uint, "nvmlDeviceGetTopologyCommonAncestor", one, other)
         return ANCESTORS.get(level)
 
-    def slowdowns(self, device):
+    def slowdowns(self, device: ctypes.c_void_p) -> list[str]:
         """Returns the reasons for reduced clocks."""
         reasons = self._number(ctypes.c_ulonglong, "nvmlDeviceGetCurrentClocksThrottleReasons", device) or 0
         return [name for bit, name in SLOWDOWNS.items() if reasons & bit]
 
-    def uncorrected_errors(self, device):
+    def uncorrected_errors(self, device: ctypes.c_void_p) -> int | None:
         """Returns the number of memory errors since the driver was loaded; None without ECC."""
         return self._number(ctypes.c_ulonglong, "nvmlDeviceGetTotalEccErrors", device, 1, 0)
 
-    def mig(self, device):
+    def mig(self, device: ctypes.c_void_p) -> bool | None:
         """Returns True if MIG is enabled; None if unsupported."""
         now, later = ctypes.c_uint(), ctypes.c_uint()
         return bool(now.value) if self._call("nvmlDeviceGetMigMode", device, ctypes.byref(now), ctypes.byref(later)) \
             else None  # fmt: skip
 
-    def compute_mode(self, device):
+    def compute_mode(self, device: ctypes.c_void_p) -> str | None:
         return COMPUTE_MODES.get(self._number(ctypes.c_uint, "nvmlDeviceGetComputeMode", device))
 
-    def temperature(self, device):
+    def temperature(self, device: ctypes.c_void_p) -> int | None:
         return self._number(ctypes.c_uint, "nvmlDeviceGetTemperature", device, 0)
 
-    def pcie(self, device):
+    def pcie(self, device: ctypes.c_void_p) -> tuple[int | None, ...]:
         """Returns (generation, width, maximum generation, maximum width) of the PCIe link."""
         calls = ("CurrPcieLinkGeneration", "CurrPcieLinkWidth", "MaxPcieLinkGeneration", "MaxPcieLinkWidth")
         return tuple(self._number(ctypes.c_uint, f"nvmlDeviceGet{call}", device) for call in calls)
@@ -89,7 +91,7 @@ class Nvml:
         return value.value if self._call(name, *arguments, ctypes.byref(value)) else None
 
 
-def open_nvml():
+def open_nvml() -> tuple[Nvml | None, str]:
     """Returns (Nvml or None, reason)."""
     try:
         return Nvml(), ""

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The PCI tree from sysfs: distances between devices, network adapters, access control services (ACS).
+from __future__ import annotations
+
 import re
 import struct
-from collections import namedtuple
+from typing import NamedTuple
 
 from weft_mpi.machine import files
 
@@ -15,28 +17,37 @@ DISTANCES = {
     "NODE": "through the NUMA node's interconnect",
     "SYS": "through the link between NUMA nodes",
 }
-Nic = namedtuple("Nic", "name pci driver state rate link numa")
 
 
-def normal(address):
+class Nic(NamedTuple):
+    name: str
+    pci: str | None
+    driver: str | None
+    state: str
+    rate: str | None
+    link: str | None
+    numa: int | None
+
+
+def normal(address: str) -> str:
     """Normalizes an address of CUDA (0000:1B:00.0) or NVML (00000000:1B:00.0) to 0000:1b:00.0."""
     domain, _, rest = address.lower().partition(":")
     return f"{domain[-4:]}:{rest}"
 
 
-def chain(address):
+def chain(address: str) -> list[str]:
     """Returns the path components of a device from the root complex down; empty if unknown."""
     path = files.resolved(f"/sys/bus/pci/devices/{normal(address)}")
     return path.strip("/").split("/")[2:] if path else []  # without sys/devices
 
 
-def numa_node(address):
+def numa_node(address: str) -> int | None:
     """Returns the NUMA node of a device; None if the firmware does not report it (-1)."""
     node = files.number(f"/sys/bus/pci/devices/{normal(address)}/numa_node")
     return node if node is not None and node >= 0 else None
 
 
-def distance(one, other):
+def distance(one: str, other: str) -> str | None:
     """Returns a key of DISTANCES; None if one of the devices is unknown."""
     a, b = chain(one), chain(other)
     if not a or not b:
@@ -51,7 +62,7 @@ def distance(one, other):
     return "PIX" if max(len(a), len(b)) - shared <= 2 else "PXB"
 
 
-def gpus():
+def gpus() -> list[str]:
     """Returns the PCI addresses of NVIDIA GPUs, including GPUs invisible to CUDA."""
     found = []
     for address in files.entries("/sys/bus/pci/devices"):
@@ -62,7 +73,7 @@ def gpus():
     return found
 
 
-def nics():
+def nics() -> list[Nic]:
     """Returns the RDMA network adapters: InfiniBand, RoCE, Slingshot, EFA."""
     found = []
     for name in files.entries("/sys/class/infiniband"):
@@ -75,7 +86,7 @@ def nics():
     return found
 
 
-def make_nic(name, folder, state, rate, link):
+def make_nic(name: str, folder: str, state: str, rate: str | None, link: str | None) -> Nic:
     path = files.resolved(f"{folder}/device")
     address = path.rsplit("/", 1)[-1] if path else ""
     pci = address if ADDRESS.match(address) else None
@@ -84,12 +95,12 @@ def make_nic(name, folder, state, rate, link):
                numa_node(pci) if pci else None)  # fmt: skip
 
 
-def bridges(address):
+def bridges(address: str) -> list[str]:
     """Returns the bridges above a device, from the root down."""
     return [part for part in chain(address)[:-1] if ADDRESS.match(part)]
 
 
-def acs(address):
+def acs(address: str) -> bool | None:
     """Returns True if a bridge redirects peer-to-peer traffic to the root complex (ACS), None if the kernel does not
     report it, which needs root."""
     space = files.read_bytes(f"/sys/bus/pci/devices/{address}/config")
@@ -105,7 +116,7 @@ def acs(address):
     return False
 
 
-def iommu():
+def iommu() -> tuple[str, int]:
     """Returns ("none", "passthrough" or "translating", number of groups)."""
     groups = files.entries("/sys/kernel/iommu_groups")
     if not groups:

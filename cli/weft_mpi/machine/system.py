@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The host: processor, memory, limits, containers.
+from __future__ import annotations
+
 import datetime
 import os
 import platform
@@ -9,25 +11,25 @@ import socket
 from weft_mpi.machine import cuda, files, nvml
 
 
-def processor():
+def processor() -> str:
     for line in (files.read("/proc/cpuinfo") or "").splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return platform.machine()
 
 
-def cores():
+def cores() -> int:
     """Returns the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
-def load():
+def load() -> float | None:
     """Returns the load of the last minute; None if unknown."""
     text = (files.read("/proc/loadavg") or "").split()
     return float(text[0]) if text else None
 
 
-def busy():
+def busy() -> str:
     """Returns a warning if other programs use as many cores as the machine has; "" otherwise."""
     found, count = load(), os.cpu_count() or 1
     if found is None or found < count:
@@ -35,14 +37,14 @@ def busy():
     return f"the machine is busy (load {found:.1f}, {count} cores): figures are not those of an idle machine"
 
 
-def memory_bytes():
+def memory_bytes() -> int | None:
     for line in (files.read("/proc/meminfo") or "").splitlines():
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) * 1024
     return None
 
 
-def hugepages():
+def hugepages() -> dict[int, int]:
     """Returns {page size in KiB: number reserved}."""
     folder = "/sys/kernel/mm/hugepages"
     sizes = {}
@@ -51,13 +53,13 @@ def hugepages():
     return sizes
 
 
-def transparent_hugepages():
+def transparent_hugepages() -> str | None:
     """Returns "always", "madvise" or "never"; None if unsupported."""
     text = files.read("/sys/kernel/mm/transparent_hugepage/enabled") or ""
     return text.partition("[")[2].partition("]")[0] or None
 
 
-def governors():
+def governors() -> set[str]:
     """Returns the frequency governors in use; empty if the hypervisor controls the frequency."""
     found = set()
     for name in files.entries("/sys/devices/system/cpu"):
@@ -67,13 +69,13 @@ def governors():
     return found
 
 
-def memlock_bytes():
+def memlock_bytes() -> int | None:
     """Returns the limit of locked memory; None if unlimited."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def shm_bytes():
+def shm_bytes() -> tuple[int, int] | None:
     """Returns (size, free) of /dev/shm in bytes; None if not mounted."""
     try:
         about = os.statvfs(files.path("/dev/shm"))
@@ -82,7 +84,7 @@ def shm_bytes():
     return about.f_blocks * about.f_frsize, about.f_bavail * about.f_frsize
 
 
-def container():
+def container() -> str | None:
     """Returns the kind of container of this process; None if none is detected."""
     if files.exists("/.dockerenv"):
         return "docker"
@@ -94,7 +96,7 @@ def container():
     return None
 
 
-def describe():
+def describe() -> dict[str, object]:
     """Returns the description of the machine for result files."""
     driver, _ = cuda.open_driver()
     manager, _ = nvml.open_nvml()
