@@ -46,7 +46,7 @@ def measure(builds, jobs, memory, rounds, seconds):
                 try:
                     points = build.measure(job, 2, memory, seconds)
                 except Failure as failure:
-                    failures.append("%s, %s: %s" % (build.name, job.name, failure))
+                    failures.append(f"{build.name}, {job.name}: {failure}")
                     continue
                 for point, figure in points.items():
                     figures.setdefault((point, job.field), {}).setdefault(build.name, []).append(figure)

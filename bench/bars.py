@@ -87,7 +87,7 @@ def calls(site):
     figures = site.point("persistent allreduce 8 B", "allreduce_persistent", ranks=site.ranks)
     for name in LONE:
         settings = {"WEFT_GPU_RESIDENT_KERNEL": "off"}
-        figures.update(site.point("lone %s 8 B" % name, name, ranks=site.ranks, settings=settings))
+        figures.update(site.point(f"lone {name} 8 B", name, ranks=site.ranks, settings=settings))
     if len(os.sched_getaffinity(0)) >= site.ranks:  # the bar assumes one core per rank
         figures.update(site.point("barrier", "barrier", ranks=site.ranks, size="0", memory=""))
     return figures
@@ -183,7 +183,7 @@ def measure(site, repeated, once, rounds, end):
                 figures.setdefault(what, []).append(value)
         except Failure as failure:
             failures[name] = str(failure)
-            print("%s: left out: %s" % (name, failure), file=sys.stderr, flush=True)
+            print(f"{name}: left out: {failure}", file=sys.stderr, flush=True)
     return figures, failures
 
 
@@ -215,7 +215,7 @@ def arguments(description, known, default_name):
     parser.add_argument("--limit", type=float, default=60, help="time limit of one run, after which it is killed (60)")
     parser.add_argument("--only", metavar="WHAT,...", help="some of: " + ", ".join(known))
     parser.add_argument("--trial", action="store_true", help="small and short runs, without bars")
-    parser.add_argument("--json", metavar="FILE", help="result file (bench/results/%s-<GPUs>.json)" % default_name)
+    parser.add_argument("--json", metavar="FILE", help=f"result file (bench/results/{default_name}-<GPUs>.json)")
     chosen = parser.parse_args()
     chosen.weft = os.path.abspath(chosen.weft)
     chosen.only = chosen.only.split(",") if chosen.only else list(known)

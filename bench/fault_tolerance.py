@@ -75,7 +75,7 @@ def main():
                 except Failure as error:  # Open MPI hangs in some runs
                     if library.name == "Weft":
                         raise
-                    print("left out: %s" % error, file=sys.stderr)
+                    print(f"left out: {error}", file=sys.stderr)
                     left_out.append(str(error))
                     continue
                 for row, value in values.items():
@@ -83,7 +83,7 @@ def main():
         if len(left_out) == chosen.rounds:
             raise Failure("no run of Open MPI has finished")
     except Failure as error:
-        print("bench: %s" % error, file=sys.stderr)
+        print(f"bench: {error}", file=sys.stderr)
         return 2
     rows = []
     for row in ROWS:
@@ -91,7 +91,7 @@ def main():
         entry = {"row": row, "unit": "us", "Weft": weft, "Open MPI": other, "ratio": round(weft / other, 3)}
         if row in BARS:
             limit, ratio = BARS[row]
-            entry.update(bar="<= %g us, ratio <= %g" % (limit, ratio), met=weft <= limit and weft <= ratio * other)
+            entry.update(bar=f"<= {limit:g} us, ratio <= {ratio:g}", met=weft <= limit and weft <= ratio * other)
         rows.append(entry)
         print("%-24s %12.1f us %14.1f us  ratio %.3f %s" % (row, weft, other, entry["ratio"], entry.get("met", "")))
     facts = {"date": datetime.date.today().isoformat(), "machine": before, "ranks": chosen.ranks, "rounds": chosen.rounds,

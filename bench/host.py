@@ -21,9 +21,7 @@ SMALL = ("bcast_8", "bcast_turns_8", "reduce_8")
 SYNCHRONISING = ("barrier", "allreduce_8", "allgather_8", "alltoall_8")
 LARGE = ("bcast_64k", "bcast_turns_64k", "reduce_64k", "allreduce_64k", "allgather_64k", "alltoall_64k")
 VECTOR = ("pack_loop", "pack_vector", "unpack_loop", "unpack_vector", "vector_send", "hand_packed_send")
-WINDOW_CALLS = tuple(
-    "%s_%s" % (call, flavor) for call in ("window", "fence", "lock") for flavor in ("create", "allocate")
-)
+WINDOW_CALLS = tuple(f"{call}_{flavor}" for call in ("window", "fence", "lock") for flavor in ("create", "allocate"))
 PAIR = ("call", "latency_8", "rate_8", "bandwidth_64k", *SYNCHRONISING, *SMALL, *LARGE, *VECTOR)
 CROWD = (*SYNCHRONISING, *SMALL, *LARGE)
 CROWD_RANKS = 8
@@ -44,7 +42,7 @@ PROGRAM_JOBS = (
     Job("pairs", "mbw_mr", 2, "8,1M", (), "bandwidth_mb_s"),
     Job("threads", "latency_mt", 2, "8", TEAM, "latency_us"),
     *(Job(name, name, ranks, sizes, (), "latency_us") for ranks in (2, CROWD_RANKS) for name, sizes in SINGLE_CALLS),
-    *(Job("%s %s %s" % (name, flavor, sync), program, 2, sizes, ("-w", flavor, "-s", sync),
+    *(Job(f"{name} {flavor} {sync}", program, 2, sizes, ("-w", flavor, "-s", sync),
           "bandwidth_mb_s" if program.endswith("_bw") else "latency_us")
       for name, program, sizes, sync in ONE_SIDED for flavor in ("create", "allocate")),
 )  # fmt: skip
@@ -88,7 +86,7 @@ class Library:
         self.environment = dict(os.environ)
         self.version = ""
         if not os.path.exists(self.mpiexec):
-            raise Failure("%s does not exist" % self.mpiexec)
+            raise Failure(f"{self.mpiexec} does not exist")
         if name == "Open MPI":
             self.environment.update(
                 OPAL_PREFIX=self.prefix, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"
@@ -118,7 +116,7 @@ class Library:
         try:
             peer_programs.compile_programs(mpicc, self.folder, self.environment, PROGRAM_JOBS)
         except peer_programs.Failure as failure:
-            raise Failure("%s: %s" % (self.name, failure)) from None
+            raise Failure(f"{self.name}: {failure}") from None
 
     def measure_program(self, job, extra, timeout=60, options=()):
         """Returns {row: figure} of one program of bench/; `options` are further options of the program."""
@@ -127,7 +125,7 @@ class Library:
         try:
             points = peer.measure(job._replace(options=(*job.options, *options)), job.ranks, "H", timeout)
         except peer_programs.Failure as failure:
-            raise Failure("%s: %s" % (job.name, failure)) from None
+            raise Failure(f"{job.name}: {failure}") from None
         return {PROGRAM_ROWS[job, point]: figure for point, figure in points.items()}
 
     def measure(self, ranks, extra, points, seconds, timeout=120):
@@ -188,7 +186,7 @@ def one_round(library, extra, number, seconds, only):
             if library.weft:
                 raise
             what = ", ".join(points) or "start and end"
-            print("%s left out: %s: %s" % (library.name, what, str(failure)[-80:]), file=sys.stderr)
+            print(f"{library.name} left out: {what}: {str(failure)[-80:]}", file=sys.stderr)
             continue
         figures.update({label % name: value for name, value in measured.items()})
     for job in PROGRAM_JOBS:
@@ -199,7 +197,7 @@ def one_round(library, extra, number, seconds, only):
         except Failure as failure:
             if library.weft:
                 raise
-            print("%s left out: %s" % (library.name, str(failure)[-80:]), file=sys.stderr)
+            print(f"{library.name} left out: {str(failure)[-80:]}", file=sys.stderr)
     return figures
 
 
@@ -240,10 +238,10 @@ def compare(table):
             met = weft / better >= RATIO_BARS[point] if higher else weft / better <= RATIO_BARS[point]
             row.update(bar=("ratio >= %g" if higher else "ratio <= %g") % RATIO_BARS[point], met=met)
         elif point in ABSOLUTE_BARS:
-            row.update(bar="<= %g" % ABSOLUTE_BARS[point], met=weft <= ABSOLUTE_BARS[point])
+            row.update(bar=f"<= {ABSOLUTE_BARS[point]:g}", met=weft <= ABSOLUTE_BARS[point])
         for mine, base, limit in OWN_BARS:
             if point == mine and base in table["Weft"]:
-                row.update(bar="<= %g x %s" % (limit, base), met=weft <= limit * table["Weft"][base])
+                row.update(bar=f"<= {limit:g} x {base}", met=weft <= limit * table["Weft"][base])
         rows.append(row)
     return rows
 
@@ -266,7 +264,7 @@ def machine():
 
 
 def shown(value):
-    return "-" if value is None else "%.4g" % value
+    return "-" if value is None else f"{value:.4g}"
 
 
 def report(rows, names):
@@ -331,7 +329,7 @@ def write(path, facts):
     with open(path, "w", encoding="utf-8") as file:
         json.dump(facts, file, indent=2)
         file.write("\n")
-    print("figures: %s" % os.path.relpath(path))
+    print(f"figures: {os.path.relpath(path)}")
 
 
 def arguments():
@@ -357,7 +355,7 @@ def main():
         before = machine()
         figures = run_rounds(compared, chosen.rounds, chosen.seconds, chosen.rows, chosen.quiet)
     except Failure as error:
-        print("bench: %s" % error, file=sys.stderr)
+        print(f"bench: {error}", file=sys.stderr)
         return 2
     rows = compare(medians(figures))
     names = {library.name: library.version for library in compared}

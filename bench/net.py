@@ -33,7 +33,7 @@ class NetLibrary(Library):
         if name == "Weft":
             self.environment.update(WEFT_NET=net, WEFT_FAKE_HOSTS="2")
             if library:
-                self.environment["WEFT_NET_%s_LIBRARY" % net.upper()] = library
+                self.environment[f"WEFT_NET_{net.upper()}_LIBRARY"] = library
         elif name == "Open MPI" and net == "ucx":
             self.options = ["--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any"]
             self.options += ["--mca", "opal_common_ucx_devices", "any", "--mca", "osc", "^ucx"]
@@ -54,7 +54,7 @@ def packaged_library(prefix, net):
     """Returns the network library packaged in a wheel."""
     found = glob.glob(os.path.join(prefix, "lib", "**", SONAMES[net] + "*"), recursive=True)
     if not found:
-        raise Failure("%s contains no %s" % (prefix, SONAMES[net]))
+        raise Failure(f"{prefix} contains no {SONAMES[net]}")
     return os.path.abspath(min(found, key=len))
 
 
@@ -127,9 +127,9 @@ def main():
                                    "figures": dict(zip(("Weft", pair[1].name), figures))}  # fmt: skip
             met = met and all(row["met"] for row in rows if "met" in row)
     except Failure as error:
-        print("bench: %s" % error, file=sys.stderr)
+        print(f"bench: {error}", file=sys.stderr)
         return 2
-    result = chosen.json or os.path.join(ROOT, "bench", "results", "net-%s.json" % chosen.net)
+    result = chosen.json or os.path.join(ROOT, "bench", "results", f"net-{chosen.net}.json")
     with open(result, "w", encoding="utf-8") as file:
         json.dump(facts, file, indent=2)
         file.write("\n")

@@ -111,7 +111,7 @@ def synchronisation(site):
         for blocks in ("a block", "16 blocks"):
             here, there = "put_notify to wait_notify, 1 MiB, " + blocks, "kernel: put_signal to wait, 1 MiB, " + blocks
             if here in ours:
-                figures["put 1 MiB by %s over NVSHMEM" % blocks] = ours[here] / theirs[there]
+                figures[f"put 1 MiB by {blocks} over NVSHMEM"] = ours[here] / theirs[there]
     return figures
 
 
@@ -127,7 +127,7 @@ def solver(size, iterations, ranks=None):
         grid = "Jacobi %d x %d " % size
         for variant in VARIANTS[1:]:
             if grid + variant in figures:
-                figures["%s%s over overlap" % (grid, variant)] = figures[grid + variant] / figures[grid + "overlap"]
+                figures[f"{grid}{variant} over overlap"] = figures[grid + variant] / figures[grid + "overlap"]
         return figures
 
     return solve

@@ -54,13 +54,13 @@ def bytes_of(text):
 
 def size_range(sizes):
     """Returns the argument of -m; a single size without a range would be a maximum."""
-    return sizes if "," in sizes else "%s:%s" % (sizes, sizes)
+    return sizes if "," in sizes else f"{sizes}:{sizes}"
 
 
 def points_of(job):
     """Returns {size in bytes: name of the point}."""
     name = job.name.rpartition(" ")[2] if job.name.startswith("large ") else job.name
-    return {bytes_of(size): "%s %s" % (name, size) for size in job.sizes.split(",")}
+    return {bytes_of(size): f"{name} {size}" for size in job.sizes.split(",")}
 
 
 def source_of(program):
@@ -78,11 +78,11 @@ def execute(command, environment, seconds):
             text=True, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
-        raise Failure("%s: %s" % (command[0], error.strerror)) from None
+        raise Failure(f"{command[0]}: {error.strerror}") from None
     try:
         out, err = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        raise Failure("killed after %.0f s" % seconds) from None
+        raise Failure(f"killed after {seconds:.0f} s") from None
     finally:
         kill(child)
     if child.returncode != 0:
@@ -173,7 +173,7 @@ class Ucx:
         self.environment = {**os.environ, "LD_LIBRARY_PATH": path, "UCX_TLS": transports}
         self.port = 23000 + os.getpid() % 20000
         if not os.path.exists(self.program):
-            raise Failure("%s does not exist" % self.program)
+            raise Failure(f"{self.program} does not exist")
 
     def measure(self, job, _, memory, seconds):
         best = {}
@@ -216,7 +216,7 @@ def join_path(folder):
 
 def wait_for_port(port, server, seconds=10):
     """Waits until the server listens; reads the kernel's table, since a connection would count as the client."""
-    wanted = ":%04X" % port
+    wanted = f":{port:04X}"
     end = time.monotonic() + seconds
     while time.monotonic() < end and server.poll() is None:
         for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -254,7 +254,7 @@ def ucx_figures(text, job):
     lines = text.splitlines()
     start = next((at for at, line in enumerate(lines) if ",iterations," in line), None)
     if start is None:
-        raise Failure("ucx_perftest printed no table: %s" % text.strip()[-120:])
+        raise Failure(f"ucx_perftest printed no table: {text.strip()[-120:]}")
     field = {"latency_us": "overall_lat", "bandwidth_mb_s": "overall_bw", "messages_per_s": "overall_mr"}[job.field]
     scale = MEBI / 1e6 if job.field == "bandwidth_mb_s" else 1
     rows = csv.DictReader(lines[start:])
@@ -295,7 +295,7 @@ def find_nccl(folder):
     for path in (os.path.join(folder, "lib", "libnccl.so.2"), os.path.join(folder, "libnccl.so.2")):
         if os.path.exists(path):
             return path
-    raise Failure("%s has no libnccl.so.2" % folder)
+    raise Failure(f"{folder} has no libnccl.so.2")
 
 
 def nccl_peers(weft, folder):
@@ -303,7 +303,7 @@ def nccl_peers(weft, folder):
     library = find_nccl(folder)
     preload = os.path.join(weft, "libexec", "weft", "bench", "libweft-bench-nccl.so")
     if not os.path.exists(preload):
-        raise Failure("%s is missing" % preload)
+        raise Failure(f"{preload} is missing")
     peers = []
     for name, extra in (("NCCL", {}), ("NCCL, windows", {"BENCH_NCCL_WINDOWS": "1"})):
         variables = {"LD_PRELOAD": preload, "BENCH_NCCL": library, **NVLS, **extra}
@@ -318,7 +318,7 @@ def nccl_peers(weft, folder):
 
 def named_nccl(peer, facts, job, library):
     figures = MpiPeer.read(peer, facts, job)
-    peer.facts["library"] = "NCCL (%s), NVLS off" % os.path.basename(os.path.realpath(library))
+    peer.facts["library"] = f"NCCL ({os.path.basename(os.path.realpath(library))}), NVLS off"
     return figures
 
 

@@ -110,7 +110,7 @@ class Rounds:
             self.figures[peer.name].setdefault(point, []).append(value)
 
     def fail(self, peer, job, reason):
-        print("%s, %s: left out: %s" % (peer.name, job.name, reason), file=sys.stderr, flush=True)
+        print(f"{peer.name}, {job.name}: left out: {reason}", file=sys.stderr, flush=True)
         self.failures.setdefault(peer.name, {})[job.name] = reason
 
 
@@ -159,7 +159,7 @@ def show(rows, peers, facts):
 
 
 def shown(value):
-    return "-" if value is None else "%.2f" % value if value < 100 else "%.0f" % value
+    return "-" if value is None else f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
 def question(words):
@@ -217,7 +217,7 @@ def arguments():
     chosen.jobs = [job for job in JOBS if job.name in names]
     if chosen.sizes:
         if not re.fullmatch(r"\d+[KMG]?", chosen.sizes):
-            parser.error("--sizes %s: expected a number of bytes such as 64K" % chosen.sizes)
+            parser.error(f"--sizes {chosen.sizes}: expected a number of bytes such as 64K")
         chosen.jobs = [job for job in map(lambda job: within(job, bytes_of(chosen.sizes)), chosen.jobs) if job.sizes]
     return chosen
 

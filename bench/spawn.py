@@ -68,7 +68,7 @@ def main():
             except (host.Failure, subprocess.TimeoutExpired) as failure:
                 if library.name == "Weft":
                     raise
-                print("left out: %s" % failure, file=sys.stderr)
+                print(f"left out: {failure}", file=sys.stderr)
     rows = []
     for field in FIELDS:
         row = {"point": field}
@@ -79,7 +79,7 @@ def main():
             row["Weft"] / min(value for name, value in row.items() if name in ("Open MPI", "MPICH")), 3
         )
         if field == FIELDS[0]:
-            row.update(bar="ratio <= %g" % BAR, met=row["ratio"] <= BAR)
+            row.update(bar=f"ratio <= {BAR:g}", met=row["ratio"] <= BAR)
         rows.append(row)
         print(row)
     facts = {"date": datetime.date.today().isoformat(), "machine": before, "rounds": chosen.rounds,

@@ -45,12 +45,12 @@ def check(library, mpi_h):
     """Returns (complaints, summary line)."""
     symbols = exported(library)
     dynamic = readelf("--dynamic", library)
-    complaints = ["exports %s" % name for name in sorted(symbols) if not ALLOWED.match(name)]
+    complaints = [f"exports {name}" for name in sorted(symbols) if not ALLOWED.match(name)]
     for name in sorted(functions(mpi_h)):
-        complaints += ["does not export %s" % twin for twin in (name, "P" + name) if twin not in symbols]
+        complaints += [f"does not export {twin}" for twin in (name, "P" + name) if twin not in symbols]
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
     if not any(SANITIZED.match(name) for name in needed):
-        complaints += ["needs %s" % name for name in needed if not NEEDED.match(name)]
+        complaints += [f"needs {name}" for name in needed if not NEEDED.match(name)]
     if "[libmpi_abi.so.1]" not in "".join(re.findall(r"\(SONAME\).*", dynamic)):
         complaints.append("its soname is not libmpi_abi.so.1")
     if "SYMBOLIC" in dynamic:
@@ -69,7 +69,7 @@ def main():
     complaints, summary = check(arguments.library, arguments.header)
     print(summary)
     for complaint in complaints:
-        print("%s %s" % (arguments.library, complaint))
+        print(f"{arguments.library} {complaint}")
     return 1 if complaints else 0
 
 

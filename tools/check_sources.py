@@ -30,7 +30,7 @@ def check_source(root, path):
     with open(os.path.join(root, path), encoding="utf-8") as file:
         lines = file.read().splitlines()
     if not any(LICENCE in line for line in lines[:3]):
-        yield "%s: the first lines lack '%s'" % (path, LICENCE)
+        yield f"{path}: the first lines lack '{LICENCE}'"
     if len(lines) > MAX_LINES:
         yield "%s: %d lines, more than %d: split the file" % (path, len(lines), MAX_LINES)
     for number, line in enumerate(lines, 1):

@@ -102,7 +102,7 @@ def check_comment(text, documents):
     for sentence in re.split(r"(?<=[.?!])\s+(?=[A-Z])", text):
         count = len(sentence.split())
         if BAD_SUBJECTS.match(sentence):
-            yield "sentence begins with '%s': name the subject" % sentence.split()[0]
+            yield f"sentence begins with '{sentence.split()[0]}': name the subject"
         if count > MAX_WORDS and not re.search(r"[:;|]|->", sentence):
             yield "sentence of %d words: make it two" % count
         if 12 <= count and not documents and sentence.endswith(".") and not has_verb(sentence):

@@ -19,7 +19,7 @@ def tool(name):
     """Returns the path of a tool, or prints a message and returns None."""
     found = shutil.which(name)
     if not found:
-        print("format: no %s (python3 -m pip install %s)" % (name, name))
+        print(f"format: no {name} (python3 -m pip install {name})")
     return found
 
 

@@ -85,7 +85,7 @@ class Jax(Numpy):
         gpus = [device for device in jax.local_devices() if device.platform == "gpu"]
         self.receiver = Cupy(local_rank) if gpus else Numpy(local_rank)
         self.place = gpus[local_rank % len(gpus)] if gpus else jax.local_devices()[0]
-        self.device = "%s, %s" % (self.place.platform, self.receiver.device)
+        self.device = f"{self.place.platform}, {self.receiver.device}"
 
     def full(self, count, value):
         array = self.jax.numpy.full(count, value, dtype="float32", device=self.place)
@@ -150,7 +150,7 @@ def main():
     try:
         arrays = LIBRARIES[parser.parse_args().library](host.Get_rank())
     except ImportError as error:
-        sys.exit("arrays.py: %s" % error)
+        sys.exit(f"arrays.py: {error}")
     wrong = [check.__name__ for check in (ring, total, gather) if not check(comm, arrays)]
     places = comm.gather((arrays.device, wrong), root=0)
     if comm.Get_rank() == 0:

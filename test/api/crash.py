@@ -71,7 +71,7 @@ class Crash(unittest.TestCase):
                 self.skipTest("core files have other names here")
         _, _, errors, files = run("segv", cores=True)
         self.assertEqual(len(files), 1, (files, errors))
-        self.assertRegex(errors, r"core dumped to /.*/%s\)" % files[0])
+        self.assertRegex(errors, rf"core dumped to /.*/{files[0]}\)")
         _, _, errors, files = run("segv")
         self.assertEqual((files, "core" in errors), ([], False), errors)
 

@@ -199,7 +199,7 @@ def execute(program, folder, root, launcher, variables, limit):
     write_inputs(folder)
     libraries = ":".join([root + "/" + LIBRARIES, root + "/usr/lib"])
     environment = dict(os.environ, ROOT=root, RUN=launcher, LD_LIBRARY_PATH=libraries, **variables)
-    environment.update(HERE=os.path.dirname(os.path.abspath(__file__)), OPENMPI="%s/%s/openmpi" % (root, LIBRARIES))
+    environment.update(HERE=os.path.dirname(os.path.abspath(__file__)), OPENMPI=f"{root}/{LIBRARIES}/openmpi")
     environment["LIB"] = root + "/" + LIBRARIES
     environment["PATH"] = "%s/usr/bin:%s" % (root, environment["PATH"])
     with open(folder + "/log", "w+", encoding="utf-8", errors="replace") as log:
@@ -254,7 +254,7 @@ def main():
             lines, seconds = compare(program, work, root, chosen.ranks, chosen.limit)
         except (Missing, RuntimeError) as error:
             failed.append(name)
-            print("%s: FAILED: %s" % (name, error), flush=True)
+            print(f"{name}: FAILED: {error}", flush=True)
             continue
         form = "| %s | %s | %d | %.1f s |" if chosen.markdown else "%s (%s): %d lines are equal, %.1f s"
         print(form % (name, program.packages.split()[0], lines, seconds), flush=True)

@@ -45,9 +45,9 @@ def fetch(root, packages):
         except FileNotFoundError as error:
             raise Missing(str(error)) from None
         for name in missing:
-            archives = glob.glob("%s/%s_*.deb" % (folder, name))
+            archives = glob.glob(f"{folder}/{name}_*.deb")
             if not archives:
-                raise Missing("apt-get finds no %s:\n%s" % (name, done.stdout[-500:]))
+                raise Missing(f"apt-get finds no {name}:\n{done.stdout[-500:]}")
             subprocess.run(["dpkg", "-x", archives[0], root], check=True)
             open(stamps[name], "w").close()
 

@@ -79,7 +79,7 @@ def suite(ranks, modules, options):
     out = mpiexec(ranks, ["-m", "pytest", tests, "-q", "-p", "no:cacheprovider", "--no-network", *options], modules)
     passed = [int(number) for number in re.findall(r"^=*\s*(\d+) passed", out, re.MULTILINE)]
     if len(passed) != ranks or len(set(passed)) != 1:
-        sys.exit("the ranks passed different numbers of tests, %s:\n%s" % (passed, out[-3000:]))
+        sys.exit(f"the ranks passed different numbers of tests, {passed}:\n{out[-3000:]}")
     return passed[0]
 
 

@@ -15,9 +15,9 @@ NAMES = ["usempif08", "usempi_ignore_tkr", "mpifh"]  # in the order of Open MPI'
 
 def module_folder(root):
     """The folder of modules that this gfortran reads, whose version of modules is in its name."""
-    parent = "%s/%s/fortran" % (root, debian.LIBRARIES)
+    parent = f"{root}/{debian.LIBRARIES}/fortran"
     known = sorted(name for name in os.listdir(parent) if name.startswith("gfortran-mod-"))
-    return "%s/%s/openmpi" % (parent, known[-1])
+    return f"{parent}/{known[-1]}/openmpi"
 
 
 def main():
@@ -29,9 +29,9 @@ def main():
         debian.fetch(root, ["libopenmpi3", "libopenmpi-dev"])
     except debian.Missing as error:
         debian.skip(str(error))
-    libraries = "%s/%s" % (root, debian.LIBRARIES)
+    libraries = f"{root}/{debian.LIBRARIES}"
     for module, options in FLAGS.items():
-        program = "%s/with_%s" % (root, module)
+        program = f"{root}/with_{module}"
         command = [
             "gfortran",
             "-g",
@@ -44,7 +44,7 @@ def main():
             module_folder(root),
         ]
         command += [HERE + "/modules.F90", "-o", program, "-Wl,--no-as-needed,--allow-shlib-undefined"]
-        command += ["%s/libmpi_%s.so.40" % (libraries, name) for name in NAMES] + [libraries + "/libmpi.so.40"]
+        command += [f"{libraries}/libmpi_{name}.so.40" for name in NAMES] + [libraries + "/libmpi.so.40"]
         subprocess.run(command, check=True)
         for ranks in ("1", "4"):
             subprocess.run([prefix + "/bin/mpiexec", "-n", ranks, program], check=True, timeout=100)

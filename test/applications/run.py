@@ -320,10 +320,10 @@ def source_lists(folder, section, release):
             lines += [re.sub(r"^deb ", "deb-src ", line) for line in text.splitlines() if line.startswith("deb ")]
     if release:
         own = re.compile(r"(deb-src .*://\S+ )[a-z]+ (.*)")  # not updates of a release
-        lines += [own.sub(r"\1%s \2" % release, line) for line in lines if own.fullmatch(line)]
+        lines += [own.sub(rf"\1{release} \2", line) for line in lines if own.fullmatch(line)]
     name = os.path.join(folder, "sources.list")
     with open(name, "w", encoding="utf-8") as file:
-        file.writelines("%s %s\n" % (line, section) for line in lines)
+        file.writelines(f"{line} {section}\n" for line in lines)
     return name
 
 
@@ -345,10 +345,10 @@ def unpack(package, folder):
                 done = subprocess.run(["apt-get", "-q", *options, *command], cwd=folder, stdout=subprocess.PIPE,
                                       stderr=subprocess.STDOUT, text=True, timeout=900)  # fmt: skip
             except (FileNotFoundError, subprocess.TimeoutExpired) as error:
-                skip("apt-get: %s" % error)
+                skip(f"apt-get: {error}")
         archives = glob.glob(os.path.join(folder, package.source + "_*.orig.tar.*"))
         if not archives:
-            skip("apt-get finds no source of %s:\n%s" % (package.source, done.stdout[-500:]))
+            skip(f"apt-get finds no source of {package.source}:\n{done.stdout[-500:]}")
     names = subprocess.run(["tar", "tf", archives[0]], stdout=subprocess.PIPE, text=True, check=True).stdout
     top = os.path.join(folder, names.split("\n", 1)[0].split("/")[0])
     if not os.path.isdir(top):
@@ -410,7 +410,7 @@ def main():
         sys.exit("%d lines instead of %d:\n%s" % (len(lines), len(expected), "\n".join(lines[-40:])))
     for got, wanted in zip(lines, expected):
         if not equal(got, wanted, package.tolerance):
-            sys.exit("got:      %s\nexpected: %s" % (got, wanted))
+            sys.exit(f"got:      {got}\nexpected: {wanted}")
     print("%s: %d lines as expected (%s)" % (chosen.name, len(lines), os.path.basename(top)))
 
 

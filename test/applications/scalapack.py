@@ -83,7 +83,7 @@ def main():
     for built in ["openmpi"] if chosen.openmpi else ["openmpi", "mpich"]:
         tests = os.path.join(root, LIBRARIES, "scalapack", built + "-tests")
         for path in sorted(glob.glob(tests + "/x*") + glob.glob(tests + "/PBLAS/*tst")):
-            name = "%s/%s" % (built, os.path.basename(path))
+            name = f"{built}/{os.path.basename(path)}"
             if re.search(chosen.programs, name):
                 programs[name] = path
     data, rows, bad = root + "/usr/share/scalapack", {}, []

@@ -26,7 +26,7 @@ class ProfileInUse(unittest.TestCase):
             os.mkdir(os.path.join(self.folder, "weft"))
             path = os.path.join(self.folder, "weft", "profile")
             with open(path, "w", encoding="utf-8") as file:
-                file.write("[%s]\np2p.eager_max = 8192\n" % machine)
+                file.write(f"[{machine}]\np2p.eager_max = 8192\n")
             self.assertEqual(self.settings()["WEFT_P2P_EAGER_MAX"], ("8192", "profile"))
             self.assertEqual(self.settings(WEFT_P2P_EAGER_MAX="4096")["WEFT_P2P_EAGER_MAX"], ("4096", "environment"))
             self.assertEqual(self.settings(WEFT_PROFILE="off")["WEFT_P2P_EAGER_MAX"][1], "default")
@@ -37,7 +37,7 @@ class ProfileInUse(unittest.TestCase):
                 ("nonsense", ":2:"),
             ):
                 with open(path, "w", encoding="utf-8") as file:
-                    file.write("[%s]\n%s\n" % (machine, line))
+                    file.write(f"[{machine}]\n{line}\n")
                 result = self.weft("info", "--config")
                 self.assertEqual(result.returncode, 2)
                 self.assertIn(message, result.stderr)
@@ -51,10 +51,10 @@ class ProfileInUse(unittest.TestCase):
             for variable in set(paths) - {"WEFT_PROFILE"}:
                 group, _, rest = variable[len("WEFT_") :].lower().partition("_")
                 with open(path, "w", encoding="utf-8") as file:
-                    file.write("[%s]\n%s.%s = /tmp/evil.so\n" % (machine, group, rest))
+                    file.write(f"[{machine}]\n{group}.{rest} = /tmp/evil.so\n")
                 result = self.weft("info", "--config")
                 self.assertEqual(result.returncode, 2)
-                self.assertIn("%s.%s names a file" % (group, rest), result.stderr)
+                self.assertIn(f"{group}.{rest} names a file", result.stderr)
             self.assertIn("cannot read the profile", self.weft("info", "--config", WEFT_PROFILE="/not/there").stderr)
 
 

@@ -68,7 +68,7 @@ class Secure(unittest.TestCase):
     def privileged(self):
         for name in sorted(set(self.programs) - {"plain"}):
             if "secure 1" not in self.run_as_user(name)[1]:
-                self.fail("the kernel does not mark a program with %s for secure execution" % name)
+                self.fail(f"the kernel does not mark a program with {name} for secure execution")
             yield name
 
     def test_libraries(self):
@@ -90,7 +90,7 @@ class Secure(unittest.TestCase):
         said = subprocess.run(words, env={"PATH": os.environ["PATH"]}, stdout=subprocess.PIPE, check=True).stdout
         machine = json.loads(said)["machine"]
         with open(path, "w", encoding="utf-8") as file:
-            file.write("[%s]\np2p.eager_max = 8192\n" % machine)
+            file.write(f"[{machine}]\np2p.eager_max = 8192\n")
         for variables, seen in (
             ({}, "setting WEFT_P2P_EAGER_MAX profile"),
             ({"WEFT_PROFILE": path}, "setting WEFT_PROFILE environment"),
@@ -126,7 +126,7 @@ def why_skipped():
     if not shutil.which("setpriv"):
         return "setpriv (util-linux) starts programs as another user"
     if os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOSUID:
-        return "%s is mounted with nosuid" % tempfile.gettempdir()
+        return f"{tempfile.gettempdir()} is mounted with nosuid"
     with open("/proc/self/status", encoding="utf-8") as file:
         if "NoNewPrivs:\t1" in file.read():
             return "this process and its children get no new privileges (no_new_privs)"

@@ -55,7 +55,7 @@ class Bench(unittest.TestCase):
         for options in (("-n", "0"), ("-n", "x"), ("-n",), ("--mpiexec",)):
             status, _, err = bench("latency", *options)
             self.assertEqual(status, 2)
-            self.assertIn("weft bench: %s" % options[0], err)
+            self.assertIn(f"weft bench: {options[0]}", err)
         self.assertEqual(bench("nonsense")[0], 2)
 
 

@@ -58,8 +58,8 @@ def executable(path, text):
 
 def fake_openmpi(folder):
     """Returns a prefix whose mpicc and mpirun are Weft's."""
-    executable(os.path.join(folder, "bin", "mpicc"), '#!/bin/sh\nexec "%s/bin/mpicc" "$@"\n' % PREFIX)
-    script = '#!/bin/sh\n[ "$1" = --oversubscribe ] && shift\nexec "%s/bin/mpiexec" "$@"\n' % PREFIX
+    executable(os.path.join(folder, "bin", "mpicc"), f'#!/bin/sh\nexec "{PREFIX}/bin/mpicc" "$@"\n')
+    script = f'#!/bin/sh\n[ "$1" = --oversubscribe ] && shift\nexec "{PREFIX}/bin/mpiexec" "$@"\n'
     executable(os.path.join(folder, "bin", "mpirun"), script)
     return folder
 
@@ -115,7 +115,7 @@ class Figures(unittest.TestCase):
 
     def test_ucx_table(self):
         header = "x.batch,iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr"
-        text = "[1.2] UCX WARN something\n%s\nwindow_64K,640,0.1,2,3.5,90,100.0,7,8.0\n" % header
+        text = f"[1.2] UCX WARN something\n{header}\nwindow_64K,640,0.1,2,3.5,90,100.0,7,8.0\n"
         # from 2^20 to 10^6 bytes
         self.assertEqual(peer_programs.ucx_figures(text, WINDOW), {"window 64K": 100 * 1.048576})
         self.assertEqual(peer_programs.ucx_figures(text, LATENCY), {"window 64K": 3.5})
@@ -188,7 +188,7 @@ class Runs(unittest.TestCase):
         self.assertRegex(err, r"UCX, rate: left out: killed after [45] s")
         self.assertIn("Open MPI, rate: left out: status 7: no luck", err)
         self.assertEqual(err.count("left out"), 2)  # not repeated in the second round
-        self.assertEqual(facts["missing"], {"NCCL": "%s has no libnccl.so.2" % folder})
+        self.assertEqual(facts["missing"], {"NCCL": f"{folder} has no libnccl.so.2"})
         self.assertEqual(set(facts["rows"][0]["figures"]), {"Weft"})
         self.assertEqual(len(facts["figures"]["Weft"]["rate 8"]), 2)
 

@@ -222,7 +222,7 @@ class Programs(unittest.TestCase):
         for program in ("multi_lat", "mbw_mr"):
             status, _, err = start(program, ranks=3)
             self.assertEqual(status, 2)
-            self.assertIn("%s: needs an even number of ranks, not 3" % program, err)
+            self.assertIn(f"{program}: needs an even number of ranks, not 3", err)
 
     def test_percentiles(self):
         for program, ranks in (("latency", 2), ("multi_lat", 4), ("alltoall", 3), ("allreduce", 2)):
@@ -342,14 +342,14 @@ class Programs(unittest.TestCase):
             ("latency", ("-D", "vect:5:3", "-m", "8:64"), "-m: the smallest size, 8, is not a multiple of 3"),
             ("latency", ("-D", "indx:/nonexistent"), "-D indx:/nonexistent: the file cannot be read (No such file"),
             ("latency", ("-D", "indx:/dev/null"), "-D indx:/dev/null: the file lists no block"),
-            ("latency", ("-D", "indx:" + __file__), "-D indx:%s: line 5: expected DISPLACEMENT,LENGTH" % __file__),
+            ("latency", ("-D", "indx:" + __file__), f"-D indx:{__file__}: line 5: expected DISPLACEMENT,LENGTH"),
             ("allgather", ("-D", "vect:4096:1", "-M", "64K", "-m", "64:64"), "a buffer of 516098 bytes is above"),
             ("init", ("--frob",), "expected [-I] [--json FILE]"),
             ("ibcast", ("-t", "0"), "-t 0: expected a whole number from 1 to 1000000"),
         ):
             status, out, err = start(program, *options)
             self.assertEqual(status, 2, (options, out, err))
-            self.assertIn("%s: %s" % (program, says) if not says.startswith("is ") else says, err)
+            self.assertIn(f"{program}: {says}" if not says.startswith("is ") else says, err)
             self.assertEqual(out, "")
         status, _, err = start("latency", ranks=3)
         self.assertEqual(status, 2)
@@ -359,7 +359,7 @@ class Programs(unittest.TestCase):
         for program in HEADERS:
             status, out, _ = start(program, "--help")
             self.assertEqual(status, 0)
-            self.assertIn("Usage: %s [options]" % program, out)
+            self.assertIn(f"Usage: {program} [options]", out)
             self.assertRegex(start(program, "-v")[1], r"^Weft MPI .* Test v[\d.]+\n$")
 
     def test_without_a_driver(self):
@@ -395,7 +395,7 @@ class Programs(unittest.TestCase):
                     self.assertEqual(status, 1, (program, where, out, err))
                     self.assertEqual([row[-1] for row in rows(out)], ["Pass", "Fail", "Fail"], (program, where))
                     self.assertTrue(re.search(says, err), err)
-                    self.assertIn("%s: validation failed" % program, err)
+                    self.assertIn(f"{program}: validation failed", err)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ ROWS = ("MPI_Comm_rank", "MPI_Isend, MPI_Wait (each)", LATENCY)
 def main():
     other = os.path.join(sys.argv[1], "bin", "mpicc")
     if not os.path.exists(other):
-        print("skipped: %s is not there" % other)
+        print(f"skipped: {other} is not there")
         return 77
     kinds = {"own": ("own", []), "other": ("other", [])}
     if len(sys.argv) > 2:

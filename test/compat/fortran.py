@@ -28,7 +28,7 @@ BLOCKS = """
 
 
 def values():
-    with open(os.path.join(HERE, "..", "..", "spec", "compat_%s.json" % NAME), encoding="utf-8") as file:
+    with open(os.path.join(HERE, "..", "..", "spec", f"compat_{NAME}.json"), encoding="utf-8") as file:
         table = json.load(file)
     known = dict(table["constants"], **STATUS[NAME], MPI_DISPLACEMENT_CURRENT=-54278278)
     if NAME == "mpich":  # handles are the same numbers in C, keys are not
@@ -50,7 +50,7 @@ def header():
     def constant(match):
         if same.match(match[1]):
             return match[0]
-        return "PARAMETER (%s=%s)" % (match[1], known[match[1]]) if match[1] in known else ""
+        return f"PARAMETER ({match[1]}={known[match[1]]})" if match[1] in known else ""
 
     text = re.sub(r"PARAMETER \((\w+)=([^)]*)\)", constant, text)
     if NAME == "mpich":
@@ -89,7 +89,7 @@ def main():
                 subprocess.run(command, cwd=folder, check=True, timeout=60)
             command = [os.path.join(PREFIX, "bin", "mpiexec"), "--run-info", "./" + program]
             text = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
-            assert "linked with %s (" % LIBRARY in text and "missing: none" in text, text
+            assert f"linked with {LIBRARY} (" in text and "missing: none" in text, text
             print(program, "passed", flush=True)
     return 0
 

@@ -21,7 +21,7 @@ class Information(unittest.TestCase):
         status, printed = shell("ompi_info --parsable --all | grep mpi_built_with_cuda_support:value")
         self.assertEqual((status, printed), (0, "mca:mpi:base:param:mpi_built_with_cuda_support:value:true\n"))
         printed = shell("ompi_info --parsable -l 9 --all")[1].splitlines()
-        self.assertIn("path:prefix:%s" % PREFIX, printed)
+        self.assertIn(f"path:prefix:{PREFIX}", printed)
         self.assertEqual(
             [line.split(":")[6] for line in printed if "mpi_built_with_cuda_support:value" in line], ["true"]
         )

@@ -98,7 +98,7 @@ class OtherInterface(unittest.TestCase):
         status, output, errors = run("--run-info", self.build("handles"))
         self.assertEqual((status, errors), (0, ""), output)
         self.assertRegex(
-            output, "linked with %s .*\n.*compat/%s\nsymbols of MPI: [1-9][0-9]+, missing: none\n" % (LIBRARY, LIBRARY)
+            output, f"linked with {LIBRARY} .*\n.*compat/{LIBRARY}\nsymbols of MPI: [1-9][0-9]+, missing: none\n"
         )
         explain = [os.path.join(PREFIX, "bin", "weft"), "explain", "program", os.path.join(self.folder, "handles")]
         self.assertEqual(subprocess.run(explain, capture_output=True, text=True, check=True).stdout, output)
@@ -132,6 +132,6 @@ class OtherInterface(unittest.TestCase):
 
 if __name__ == "__main__":
     if not os.path.exists(os.path.join(OTHER, "bin", "mpicc")):
-        print("skipped: %s is not there" % OTHER)
+        print(f"skipped: {OTHER} is not there")
         sys.exit(77)
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -43,11 +43,11 @@ def is_interface(name, size):
 def main():
     ours, reference = sys.argv[1:]
     if not os.path.exists(reference):
-        print("skipped: %s is not there" % reference)
+        print(f"skipped: {reference} is not there")
         return 77
     own, other = exported(ours), exported(reference)
     bad = [
-        "exports %s, which is no name of MPI" % name
+        f"exports {name}, which is no name of MPI"
         for name in own
         if not NAME.match(name) and name not in OF_CXX_BINDINGS
     ]
@@ -58,7 +58,7 @@ def main():
     }
     for name, size in sorted(wanted.items()):
         if name not in own:
-            bad.append("does not export %s" % name)
+            bad.append(f"does not export {name}")
         elif own[name] != size:
             bad.append("%s has %d bytes, not %d" % (name, own[name], size))
     print("%s: %d symbols of %s compared" % (ours, len(wanted), reference))

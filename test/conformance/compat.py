@@ -65,7 +65,7 @@ def report(results, names):
     print("\n| test | library | standard | through | reason |\n| --- | --- | --- | --- | --- |")
     for test, name, own, other, why in found:
         text = why or "**none**: " + other.reason[:120]
-        print("| `%s` | %s | %s | %s | %s |" % (test, name, own.verdict, other.verdict, text))
+        print(f"| `{test}` | {name} | {own.verdict} | {other.verdict} | {text} |")
     bad = sum(why is None for *_, why in found)
     print(f"{len(results)} tests in {len(names) + 1} builds, {len(found)} differences, {bad} without a reason")
     return bad

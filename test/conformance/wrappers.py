@@ -21,8 +21,8 @@ exec '{root}/usr/bin/{name}.openmpi' "$@"
 
 def mpich_wrapper(root, name):
     """Text of a wrapper of Debian's MPICH, a script, for the folder of the packages."""
-    with open("%s/usr/bin/%s.mpich" % (root, name), encoding="utf-8") as file:
-        return re.sub(r"(?m)^(\w+)=(/usr\b.*)$", lambda found: "%s=%s%s" % (found[1], root, found[2]), file.read())
+    with open(f"{root}/usr/bin/{name}.mpich", encoding="utf-8") as file:
+        return re.sub(r"(?m)^(\w+)=(/usr\b.*)$", lambda found: f"{found[1]}={root}{found[2]}", file.read())
 
 
 def debian(name, folder):
@@ -50,5 +50,5 @@ def prefix_of(name, folder):
         return debian(name, folder)
     prefix = os.path.join(ROOT, "build", "tools", name)
     if not os.path.exists(os.path.join(prefix, "bin", "mpicc")):
-        raise Missing("%s is not in %s" % (name, prefix))
+        raise Missing(f"{name} is not in {prefix}")
     return prefix

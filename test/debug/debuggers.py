@@ -30,7 +30,7 @@ def gdb(*commands, words=()):
 def expect(text, *patterns):
     for pattern in patterns:
         if re.search(pattern, text, re.MULTILINE) is None:
-            sys.exit("no match of %r in:\n%s" % (pattern, text))
+            sys.exit(f"no match of {pattern!r} in:\n{text}")
 
 
 def started(program, ranks):
@@ -161,7 +161,7 @@ def main():
         tests = (attaches_to_all_ranks, attaches_to_a_part, stops_a_starting_job, reports_an_abort, runs_under_gdb)
         for test in (*tests, refuses):
             test(program)
-            print("%s: passed" % test.__name__)
+            print(f"{test.__name__}: passed")
         top = os.path.join(folder, "top")
         source = os.path.join(HERE, "..", "cli", "top.c")
         subprocess.run([PREFIX + "/bin/mpicc", "-g", "-O0", source, "-o", top], check=True)

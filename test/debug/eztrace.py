@@ -28,7 +28,7 @@ def main():
     mpicc = os.path.join(sys.argv[1], "bin", "mpicc")
     for path in ("eztrace", "otf2-print", mpicc):
         if shutil.which(path) is None:
-            print("skipped: %s is missing (Debian packages eztrace, otf2-tools)" % path)
+            print(f"skipped: {path} is missing (Debian packages eztrace, otf2-tools)")
             return SKIPPED
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "program")
@@ -50,7 +50,7 @@ def main():
     expected.update(MPI_COLLECTIVE_BEGIN=RANKS * COLLECTIVES, MPI_COLLECTIVE_END=RANKS * COLLECTIVES)
     counted = {name: found[name] for name in expected}
     assert counted == expected, counted
-    print("EZTrace: %r" % counted)
+    print(f"EZTrace: {counted!r}")
     return 0
 
 

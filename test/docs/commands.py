@@ -51,7 +51,7 @@ def environment(folder, prefix):
         tools, "python3"
     )  # not a link: Python finds a virtual environment by the folder of its program
     with open(python, "w", encoding="utf-8") as file:
-        file.write('#!/bin/sh\nexec "%s" "$@"\n' % sys.executable)
+        file.write(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     os.chmod(python, 0o755)
     kept = {name: value for name, value in os.environ.items() if not JOB_VARIABLES.match(name)}
     path = os.pathsep.join([tools, os.path.join(prefix, "bin"), os.environ["PATH"]])
@@ -73,7 +73,7 @@ def script(chosen, available, folder):
     for block in chosen:
         output = os.path.join(folder, ".out", "%d" % block.line)
         if block.mark == "file":
-            lines.append("cat >'%s' <<'WEFT_END_OF_FILE'\n%sWEFT_END_OF_FILE" % (block.value, block.text))
+            lines.append(f"cat >'{block.value}' <<'WEFT_END_OF_FILE'\n{block.text}WEFT_END_OF_FILE")
             continue
         for capability in sorted(block.requirements):
             lines += ["export %s='%s'" % item for item in available[capability].items()]
@@ -136,7 +136,7 @@ def compare_output(found, chosen, done, folder, skips):
         if block.mark == "output" and before.line in outputs:
             line = matches(block.text, outputs[before.line])
             if line is not None:
-                failures.append("%s: not printed: %s\nactual output:\n%s" % (block.where, line, outputs[before.line]))
+                failures.append(f"{block.where}: not printed: {line}\nactual output:\n{outputs[before.line]}")
     return len([block for block in chosen if block.mark == "run"]), skips, failures
 
 

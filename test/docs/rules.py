@@ -143,7 +143,7 @@ class Charts(unittest.TestCase):
                 with open(path, encoding="utf-8") as file:
                     text = html.unescape(file.read())
                 for words in (chart.title, *chart.source.split("\n"), *(row.label for row in chart.rows)):
-                    self.assertIn(">%s<" % words, text)
+                    self.assertIn(f">{words}<", text)
             self.assertEqual(list(charts.stale(root, folder)), [])
 
     def test_ratios(self):

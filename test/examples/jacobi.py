@@ -82,7 +82,7 @@ def several(count, unit):
 class Jacobi(unittest.TestCase):
     def check(self, *options):
         status, out, err = jacobi(*options)
-        self.assertEqual(status, 0, "%s\n%s%s" % (options, out, err))
+        self.assertEqual(status, 0, f"{options}\n{out}{err}")
         found = re.search(r"Largest difference to the result of one \w+: (\S+) \((\d+) and (\d+) iterations\): ok", out)
         self.assertIsNotNone(found, out)
         self.assertEqual(float(found.group(1)), 0.0, out)  # the same arithmetic for each cell: no rounding differences
@@ -128,7 +128,7 @@ class Jacobi(unittest.TestCase):
         self.assertRegex(out, r"^mpi_overlap, 64, 32, 5, 1, %d, 1, \d+\.\d+, nan\n$" % RANKS)
         status, out, _ = jacobi("-nx", 64, "-ny", 32, "-niter", 5, "-skip_single_gpu")
         self.assertEqual(status, 0)
-        self.assertRegex(out, r"(?m)^64x32: %s: +[\d.]+ s$" % several(RANKS, UNIT))
+        self.assertRegex(out, rf"(?m)^64x32: {several(RANKS, UNIT)}: +[\d.]+ s$")
 
     def test_picture(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -25,7 +25,7 @@ def main():
             try:
                 Pip(folder + ".pip").install(["jax"], folder)
             except Missing as error:
-                print("skipped: %s" % error)
+                print(f"skipped: {error}")
                 return SKIPPED
     mpiexec = os.path.join(os.environ["MPI_PREFIX"], "bin", "mpiexec")
     program = os.path.join(ROOT, "examples", "python", "arrays.py")

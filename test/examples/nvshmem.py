@@ -29,7 +29,7 @@ class Ring(unittest.TestCase):
         program = FOLDER + "/ring"
         command = [wrapper, "-std=c++17", HERE + "/../../examples/nvshmem/ring.cpp", "-o", program]
         for folder, library in ((nvshmem, "libnvshmem_host.so.3"), (cuda, "libcudart.so.13")):
-            command += ["-I%s/include" % folder, "-L%s/lib" % folder, "-l:" + library, "-Wl,-rpath,%s/lib" % folder]
+            command += [f"-I{folder}/include", f"-L{folder}/lib", "-l:" + library, f"-Wl,-rpath,{folder}/lib"]
         subprocess.run(command, check=True)
         return program
 
@@ -69,7 +69,7 @@ if __name__ == "__main__":
         try:
             Pip(FOLDER + ".pip").install(PACKAGES, FOLDER, options=["--no-deps"])
         except Missing as error:
-            print("skipped: %s" % error)
+            print(f"skipped: {error}")
             sys.exit(SKIPPED)
     if not HAS_GPU:
         print("no GPU here: the program is built, and runs until NVSHMEM looks for one")

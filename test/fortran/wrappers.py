@@ -14,7 +14,7 @@ PROGRAM = "program p\n use mpi\n integer :: e\n call MPI_Init(e)\n call MPI_Fina
 def compiler(path, version):
     """A compiler that says another version and else is gfortran."""
     with open(path, "w", encoding="utf-8") as file:
-        file.write('#!/bin/sh\ncase $1 in --version) echo "%s" ;; *) exec gfortran "$@" ;; esac\n' % version)
+        file.write(f'#!/bin/sh\ncase $1 in --version) echo "{version}" ;; *) exec gfortran "$@" ;; esac\n')
     os.chmod(path, 0o755)
     return path
 

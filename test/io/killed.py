@@ -26,7 +26,7 @@ def main():
         left = os.listdir(folder)
         word, count = ("synced", RANKS) if mode == "synced" else ("survived", RANKS - 1)
         if done.stdout.count(word + "\n") != count or left != ["data"]:
-            sys.exit("%sfiles: %s" % (done.stdout, left))
+            sys.exit(f"{done.stdout}files: {left}")
         if mode == "synced":
             with open(path, "rb") as file:
                 if file.read() != synced_bytes():

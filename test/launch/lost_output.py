@@ -22,7 +22,7 @@ class LostOutput(unittest.TestCase):
     def check_lost(self, done, error, stream="output"):
         """One line names the error, and the exit code is 1."""
         status, _, errors = done
-        line = "mpiexec: cannot write standard %s (%s): output of the ranks is lost\n" % (stream, os.strerror(error))
+        line = f"mpiexec: cannot write standard {stream} ({os.strerror(error)}): output of the ranks is lost\n"
         self.assertEqual((status, errors), (1, line))
 
     def in_shell(self, script):

@@ -36,7 +36,7 @@ def grouped(values):
     groups = {}
     for cpu, value in values.items():
         groups.setdefault(value, []).append(cpu)
-    return " ".join("%s=%s" % (value, ranges(cpus)) for value, cpus in groups.items())
+    return " ".join(f"{value}={ranges(cpus)}" for value, cpus in groups.items())
 
 
 def main():

@@ -34,7 +34,7 @@ class OtherMpi(unittest.TestCase):
     def test_open_mpi(self):
         status, output, errors = self.run_with("libmpi.so.40.30.5")
         self.assertEqual((status, output), (1, ""))
-        self.assertIn("has loaded another MPI (%s/libmpi.so.40.30.5)" % self.folder, errors)
+        self.assertIn(f"has loaded another MPI ({self.folder}/libmpi.so.40.30.5)", errors)
         self.assertIn("mpicc", errors)
         self.assertEqual(len(errors.splitlines()), 1, errors)
 

@@ -36,6 +36,6 @@ class Bench(unittest.TestCase):
 
 if __name__ == "__main__":
     if not os.path.isdir(os.path.join(FOLDER, "mpi4py")):
-        print("skipped: no binary package of mpi4py in %s" % FOLDER)
+        print(f"skipped: no binary package of mpi4py in {FOLDER}")
         sys.exit(77)
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -22,7 +22,7 @@ def fingerprint():
     for header in ("mpi.h", "weft.h"):
         with open(os.path.join(PREFIX, "include", header), "rb") as file:
             digest.update(file.read())
-    return "%s %s %s" % (digest.hexdigest(), sys.version, PREFIX)
+    return f"{digest.hexdigest()} {sys.version} {PREFIX}"
 
 
 def main():
@@ -33,7 +33,7 @@ def main():
             if file.read() == fingerprint():
                 return 0
     if not os.path.exists(os.path.join(source, "setup.py")):
-        print("skipped: no source of mpi4py in %s" % source)
+        print(f"skipped: no source of mpi4py in {source}")
         return SKIPPED
     if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
         print("skipped: no Python.h (Debian, Ubuntu: python3-dev)")
@@ -41,7 +41,7 @@ def main():
     try:
         pip = Pip(os.path.join(folder, "pip")).find()
     except Missing as error:
-        print("skipped: %s" % error)
+        print(f"skipped: {error}")
         return SKIPPED
     shutil.rmtree(folder, ignore_errors=True)
     shutil.rmtree(os.path.join(source, "build"), ignore_errors=True)  # objects that setuptools would take again

@@ -32,7 +32,7 @@ def command(source, folder, ranks, chosen):
     options = ["-v"] if chosen else ["-v", "-e", SPAWNING, "-x", "test_util_pool.TestProcessPool"]
     for module in chosen or (BUFFERS if GPU else []):
         name, _, pattern = module.partition(":")
-        options += ["-i", r"\b%s\.py$" % name] + (["-k", pattern] if pattern else [])
+        options += ["-i", rf"\b{name}\.py$"] + (["-k", pattern] if pattern else [])
     return mpiexec + runner + options
 
 
@@ -40,7 +40,7 @@ def problems(output, ranks):
     """Problems of a run that exited with status 0."""
     counts = [int(count) for count in re.findall(r"Ran (\d+) tests?", output)]
     if len(counts) != ranks or min(counts) == 0 or min(counts) != max(counts):
-        yield "not every rank ran the same tests: %s" % counts
+        yield f"not every rank ran the same tests: {counts}"
     for line in output.splitlines():
         if re.search(r"skipped '(mpi-(win|file|spawn)|Win|File)", line):
             yield "a feature is missing: " + line

@@ -39,7 +39,7 @@ def rendered(tool):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         tool = rattler_build(os.path.join(folder, "python"))
-        script = ". '%s/packaging/need.sh'; need patchelf patchelf" % ROOT
+        script = f". '{ROOT}/packaging/need.sh'; need patchelf patchelf"
         if subprocess.run(["sh", "-c", script], check=False).returncode != 0 or shutil.which("patchelf") is None:
             return 77
         os.environ.pop("WEFT_PREBUILT", None)
@@ -61,7 +61,7 @@ def main():
             print("\n".join(test.output))
             assert test.success
             assert any(line.startswith("Largest difference to the result of one rank: 0 ") for line in test.output)
-        print("%s: %.1f MB" % (os.path.basename(str(package)), os.path.getsize(package) / 1e6))
+        print(f"{os.path.basename(str(package))}: {os.path.getsize(package) / 1e6:.1f} MB")
     return 0
 
 

@@ -64,7 +64,7 @@ def check(path, ranks, local_ranks):
     total = str(ranks * (ranks - 1) // 2)
     expected = [(str(rank), str(ranks), str(rank % local_ranks), total) for rank in range(ranks)]
     if found != expected:
-        print("%s:\n%s" % (os.path.basename(path), text))
+        print(f"{os.path.basename(path)}:\n{text}")
     return found == expected
 
 

@@ -53,7 +53,7 @@ class Checks(unittest.TestCase):
     def test_files_of_a_layer_itself(self):
         def check(order, **files):
             files = {"src/core/" + name.replace("__", "/") + ".hpp": text for name, text in files.items()}
-            table = TABLE + "weft_sublayers(core %s)\n" % order
+            table = TABLE + f"weft_sublayers(core {order})\n"
             return self.run_check("check_layers.py", {"CMakeLists.txt": table, **files})[0]
 
         self.assertEqual(check("low . high", a='#include "core/low/b.hpp"\n', low__b=""), 0)

@@ -39,7 +39,7 @@ class Wheel(unittest.TestCase):
             begin = cpu_seconds()
             command = [sys.executable, "tools/setup/wheel.py", "--to", cls.folder, *option]
             subprocess.run(command, cwd=SOURCE, check=True)
-            (wheel,) = glob.glob("%s/%s-*.whl" % (cls.folder, name))
+            (wheel,) = glob.glob(f"{cls.folder}/{name}-*.whl")
             cls.wheels[name] = (wheel, cpu_seconds() - begin)
 
     @classmethod
@@ -54,7 +54,7 @@ class Wheel(unittest.TestCase):
 
     def test_the_wheel_is_small_portable_and_made_of_the_objects_of_make(self):
         wheel, seconds = self.wheels["weft_mpi"]
-        print("%s: %.1f MB, %.0f s of CPU time" % (os.path.basename(wheel), os.path.getsize(wheel) / 1e6, seconds))
+        print(f"{os.path.basename(wheel)}: {os.path.getsize(wheel) / 1e6:.1f} MB, {seconds:.0f} s of CPU time")
         self.assertRegex(wheel, r"-py3-none-manylinux_2_(1\d|2[0-8])_\w+\.whl$")
         self.assertLess(os.path.getsize(wheel), MAX_MB * 1e6)
         self.assertLess(seconds, MAX_BUILD_S)
@@ -72,7 +72,7 @@ class Wheel(unittest.TestCase):
         printed = self.check("mpiexec", "-n", "4", python, "-c", HELLO, env=self.found(variables))
         seconds = cpu_seconds() - begin
         self.assertEqual(sorted(re.findall(r"^(\d) 4 Weft", printed, re.MULTILINE)), list("0123"), printed)
-        print("venv, install and hello on 4 ranks: %.0f s of CPU time" % seconds)
+        print(f"venv, install and hello on 4 ranks: {seconds:.0f} s of CPU time")
         self.assertLess(seconds, MAX_INSTALL_S)
         self.commands(environment, dict(variables, PATH=variables["PATH"] + ":/usr/bin:/bin"))
 

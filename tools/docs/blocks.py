@@ -64,21 +64,21 @@ def complaints(blocks, root):
     ran = False
     for block in blocks:
         if not block.language:
-            yield "%s: the block has no language (use text)" % block.where
+            yield f"{block.where}: the block has no language (use text)"
         elif block.language in SHELL and block.mark not in ("run", "needs", "tested", "file"):
             yield (
                 "%s: these commands have no mark: add <!-- run -->, <!-- needs: WHAT --> or <!-- tested: TEST -->"
                 " on the previous line (tools/docs/blocks.py)" % block.where
             )
         if block.mark in ("needs", "file") and not block.value:
-            yield "%s: <!-- %s: --> needs a value" % (block.where, block.mark)
+            yield f"{block.where}: <!-- {block.mark}: --> needs a value"
         if block.mark == "tested" and not os.path.isfile(os.path.join(root, block.value)):
             yield "%s: the test %s does not exist" % (block.where, block.value or "nothing")
         unknown = block.requirements - CAPABILITIES
         if unknown:
             yield "%s: unknown capability %s" % (block.where, ", ".join(sorted(unknown)))
         if block.mark == "output" and not ran:
-            yield "%s: no run block precedes this output" % block.where
+            yield f"{block.where}: no run block precedes this output"
         ran = ran or block.mark == "run"
 
 

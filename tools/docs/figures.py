@@ -154,7 +154,7 @@ def main():
     text = rewrite(committed, arguments.root)
     if arguments.check:
         if text != committed:
-            print("%s is stale: python3 tools/docs/figures.py" % PAGE)
+            print(f"{PAGE} is stale: python3 tools/docs/figures.py")
         return int(text != committed)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)

@@ -42,7 +42,7 @@ def manual(text):
     out += [".SH NAME", "mpiexec, mpirun \\- start the processes of an MPI program", ".SH SYNOPSIS", ".nf"]
     out += [escaped(synopsis.replace("usage: ", "")), ".fi", ".SH DESCRIPTION", escaped(summary), ".SH OPTIONS"]
     for head, explanation in options(table.splitlines()):
-        out += [".TP", "\\fB%s\\fP" % escaped(head), escaped(explanation)]
+        out += [".TP", f"\\fB{escaped(head)}\\fP", escaped(explanation)]
     out += [".SH EXIT STATUS", escaped(" ".join(end.split())), ".SH SEE ALSO", "\\fBweft\\fP(1), \\fBMPI_Init\\fP(3)"]
     return "\n".join(out) + "\n"
 

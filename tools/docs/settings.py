@@ -73,9 +73,9 @@ def settings(prefix):
 def title(variable):
     """Returns the heading of a user setting's section."""
     for heading, pattern in GROUPS:
-        if re.fullmatch("WEFT_(%s)" % pattern, variable):
+        if re.fullmatch(f"WEFT_({pattern})", variable):
             return heading
-    sys.exit("%s: no group of tools/docs/settings.py matches this user setting" % variable)
+    sys.exit(f"{variable}: no group of tools/docs/settings.py matches this user setting")
 
 
 def cell(text):
@@ -98,7 +98,7 @@ def values(setting):
     numbers = re.fullmatch(r"a number from (\d+) to (\d+) \(suffixes k, m, g\)", setting["range"])
     if numbers:
         default, low, high = (size(text, setting["variable"]) for text in (setting["default"], *numbers.groups()))
-        return default, "%s to %s" % (low, high)
+        return default, f"{low} to {high}"
     words = setting["range"].removeprefix("one of ")
     return setting["default"], ", ".join(words.split()) if words != setting["range"] else words
 
@@ -111,7 +111,7 @@ def page(found):
         sys.exit("%d user settings, at most %d: make some internal" % (len(users), MAX_USER_SETTINGS))
     text = HEAD
     for heading, _ in GROUPS:
-        text += "### %s\n\n%s" % (heading, COLUMNS)
+        text += f"### {heading}\n\n{COLUMNS}"
         for setting in users:
             if title(setting["variable"]) == heading:
                 cells = (*values(setting), setting["help"], setting["change_when"])
@@ -142,7 +142,7 @@ def main():
         return 0
     for line in sorted(set(committed.splitlines()) ^ set(text.splitlines())):
         print(("+ " if line in text.splitlines() else "- ") + line)
-    print("%s is stale: python3 tools/docs/settings.py build/prefix" % PAGE)
+    print(f"{PAGE} is stale: python3 tools/docs/settings.py build/prefix")
     return 1
 
 

@@ -36,9 +36,9 @@ def main():
     root = parser.parse_args().root
     source, page = declared(root), explained(root)
     for name in sorted(source - page):
-        print("%s does not explain %s" % (PAGE, name))
+        print(f"{PAGE} does not explain {name}")
     for name in sorted(page - source):
-        print("%s explains %s, which no source declares" % (PAGE, name))
+        print(f"{PAGE} explains {name}, which no source declares")
     return int(source != page or not source)
 
 

@@ -65,7 +65,7 @@ def events(library):
         for element in range(elements.value):
             field = Text()
             ok(library.MPI_T_enum_get_item(words, element, ctypes.byref(ctypes.c_int()), *field.arguments))
-            fields.append("`%s`" % field)
+            fields.append(f"`{field}`")
         rows.append((str(name), OBJECTS[bind.value], ", ".join(fields), str(text)))
     return rows
 
@@ -79,9 +79,9 @@ def table(head, rows):
 
 def replaced(page, mark, text):
     """Replaces the part of the page between `<!-- mark -->` and `<!-- end -->`."""
-    pattern = re.compile(r"(<!-- %s -->\n\n).*?(\n<!-- end -->)" % mark, re.DOTALL)
+    pattern = re.compile(rf"(<!-- {mark} -->\n\n).*?(\n<!-- end -->)", re.DOTALL)
     if not pattern.search(page):
-        sys.exit("%s has no part <!-- %s -->" % (PAGE, mark))
+        sys.exit(f"{PAGE} has no part <!-- {mark} -->")
     return pattern.sub(lambda match: match.group(1) + text + match.group(2), page)
 
 
@@ -105,7 +105,7 @@ def main():
         return 0
     if committed == text:
         return 0
-    print("%s is stale: python3 tools/docs/tool_interface.py build/prefix" % PAGE)
+    print(f"{PAGE} is stale: python3 tools/docs/tool_interface.py build/prefix")
     return 1
 
 

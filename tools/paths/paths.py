@@ -48,7 +48,7 @@ def measure(prefix, driver, program, call):
     with tempfile.TemporaryDirectory() as folder:
         command = [os.path.join(prefix, "bin", "mpiexec"), "-n", "2", "valgrind", "--tool=callgrind", "-q"]
         command += ["--toggle-collect=measured_call", "--compress-strings=no", "--compress-pos=no"]
-        command += ["--callgrind-out-file=%s/%%p" % folder, program, call]
+        command += [f"--callgrind-out-file={folder}/%p", program, call]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
         if done.returncode:
             sys.exit("paths: %s: %s" % (" ".join(command), done.stderr))
@@ -58,7 +58,7 @@ def measure(prefix, driver, program, call):
                 found = executed_functions(file.read())
             files = max(files, found, key=len)
     if not files:
-        sys.exit("paths: no file of src/ in the profile of %s: was %s built with line tables?" % (call, prefix))
+        sys.exit(f"paths: no file of src/ in the profile of {call}: was {prefix} built with line tables?")
     return files
 
 

@@ -58,7 +58,7 @@ class Debian:
         for deb in glob.glob(downloads + "/*.deb"):
             ok, text = run(["dpkg", "-x", deb, self.root])
             if not ok:
-                raise Missing("dpkg -x %s failed: %s" % (os.path.basename(deb), last_line(text)))
+                raise Missing(f"dpkg -x {os.path.basename(deb)} failed: {last_line(text)}")
         shutil.rmtree(self.state, ignore_errors=True)
 
     def fetch_source(self, name):
@@ -69,10 +69,10 @@ class Debian:
         options = [*self._private_lists(), *self._source_lists()]
         run(["apt-get", "-q", *options, "update"])
         ok, text = run(["apt-get", "-q", *options, "source", "--download-only", name], cwd=self.root)
-        archives = glob.glob("%s/%s_*.orig.tar.*" % (self.root, name))
+        archives = glob.glob(f"{self.root}/{name}_*.orig.tar.*")
         archives = [path for path in archives if not path.endswith(".asc")]
         if not ok or not archives:
-            raise Missing("apt-get source %s failed: %s" % (name, last_line(text)))
+            raise Missing(f"apt-get source {name} failed: {last_line(text)}")
         shutil.rmtree(self.state, ignore_errors=True)
         return archives[0]
 
@@ -97,8 +97,8 @@ class Debian:
         return [
             "-o", "APT::Sandbox::User=root",
             "-o", "Debug::NoLocking=1",
-            "-o", "Dir::State::lists=%s/lists" % self.state,
-            "-o", "Dir::Cache=%s/cache" % self.state,
+            "-o", f"Dir::State::lists={self.state}/lists",
+            "-o", f"Dir::Cache={self.state}/cache",
         ]  # fmt: skip
 
 
@@ -135,7 +135,7 @@ class Pip:
         command = [*self.find(), "download", "-q", "--no-deps", "--only-binary=:all:", "-d", part, requirement]
         ok, text = run(command)
         if not ok:
-            raise Missing("pip download %s failed: %s" % (requirement, last_line(text)))
+            raise Missing(f"pip download {requirement} failed: {last_line(text)}")
         (wheel,) = glob.glob(part + "/*.whl")
         with zipfile.ZipFile(wheel) as archive:
             for entry in archive.infolist():
@@ -158,7 +158,7 @@ class Pip:
         command = [*self.find(), "download", "-q", "--no-deps", "--no-binary=" + name, "-d", part, requirement]
         ok, text = run(command)
         if not ok:
-            raise Missing("pip download %s failed: %s" % (requirement, last_line(text)))
+            raise Missing(f"pip download {requirement} failed: {last_line(text)}")
         (packed,) = glob.glob(part + "/*.tar.gz")
         with tarfile.open(packed) as archive:
             archive.extractall(part)

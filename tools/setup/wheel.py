@@ -52,11 +52,11 @@ def build(pip, target, requirement, *options, **variables):
     with tempfile.TemporaryDirectory() as folder:
         command = [*pip, "wheel", "--no-deps", "--disable-pip-version-check", "-w", folder, *options, requirement]
         if subprocess.run(command, env=dict(os.environ, **variables), check=False).returncode != 0:
-            raise Failed("pip wheel %s failed" % requirement)
+            raise Failed(f"pip wheel {requirement} failed")
         (wheel,) = glob.glob(folder + "/*.whl")
         wheel = tag(wheel)
         os.makedirs(target, exist_ok=True)
-        print("%s: %.1f MB" % (os.path.basename(wheel), os.path.getsize(wheel) / 1e6))
+        print(f"{os.path.basename(wheel)}: {os.path.getsize(wheel) / 1e6:.1f} MB")
         shutil.move(wheel, os.path.join(target, os.path.basename(wheel)))
 
 
@@ -72,7 +72,7 @@ def build_sdist(pip, target):
     if done.returncode != 0:
         raise Failed("the build backend failed")
     name = done.stdout.split()[-1]
-    print("%s: %.1f MB" % (name, os.path.getsize(os.path.join(target, name)) / 1e6))
+    print(f"{name}: {os.path.getsize(os.path.join(target, name)) / 1e6:.1f} MB")
 
 
 def main():
@@ -102,7 +102,7 @@ def main():
         else:
             build(tools.find(), arguments.to, ".")
     except (Missing, Failed) as error:
-        sys.exit("wheel: error: %s" % error)
+        sys.exit(f"wheel: error: {error}")
 
 
 if __name__ == "__main__":
