@@ -21,6 +21,11 @@ counters::Counter revoked_messages("p2p.revoked_messages", counters::Unit::event
 counters::Counter unexpected_matches("p2p.unexpected_matches", counters::Unit::events,
                                      "Receives whose message had arrived before");
 
+template <class H>
+const std::byte* payload_after(const H& header) {
+  return reinterpret_cast<const std::byte*>(&header + 1);
+}
+
 std::vector<const char*> channels() { return {"user", "collective", "partitioned"}; }
 std::vector<const char*> orders() { return {"receive_first", "message_first"}; }
 
@@ -143,12 +148,10 @@ void Engine::acknowledge(uint32_t to, core::RequestId sender) {
   post_control(to, &reply, sizeof reply);
 }
 
-// Matches an eager message, or stores it as unexpected.
-inline void Engine::on_eager(uint32_t source, const Header& header, const std::byte* message) {
+// Matches an eager message, or stores it as unexpected. `sender`: of eager_sync.
+inline void Engine::on_eager(uint32_t source, const Header& header, const std::byte* payload,
+                             core::RequestId sender) {
   const bool sync = header.type == Type::eager_sync;
-  const std::byte* payload = message + (sync ? sizeof(EagerSync) : sizeof(Header));
-  const core::RequestId sender =
-      sync ? reinterpret_cast<const EagerSync*>(message)->sender : core::kNoRequest;
   Peer& peer = peers_[source];
   ++peer.arrived;
   peer.arrived_bytes += header.length;
@@ -213,9 +216,10 @@ void Engine::on(Type type, F) {
 }
 
 /// Delivers an eager message, and reports its match if a tool waits for it.
-void Engine::on_observed_eager(uint32_t source, const Header& header) {
+void Engine::on_observed_eager(uint32_t source, const Header& header, const std::byte* payload,
+                               core::RequestId sender) {
   const size_t stored = unexpected_.size();
-  on_eager(source, header, reinterpret_cast<const std::byte*>(&header));
+  on_eager(source, header, payload, sender);
   if (unexpected_.size() == stored) report_match(header, header.length, false);
 }
 
@@ -224,25 +228,22 @@ void Engine::register_eager_handler() {
   constexpr auto kEagerId = static_cast<transport::am::HandlerId>(Type::eager);
   if (instance.handlers.registered(kEagerId)) instance.handlers.remove(kEagerId);
   if (message_matched.wanted())
-    instance.handlers.add<Header>(kEagerId, *this,
-                                  [](Engine& e, uint32_t source, const Header& header, size_t size) {
-                                    if (size - sizeof(Header) < header.length) return drop_malformed();
-                                    e.on_observed_eager(source, header);
-                                  });
+    instance.handlers.add<EagerHeader>(
+        kEagerId, *this, [](Engine& e, uint32_t source, const EagerHeader& m, size_t size) {
+          e.on_observed_eager(source, m.expanded(size), m.payload(size), core::kNoRequest);
+        });
   else
-    instance.handlers.add<Header>(kEagerId, *this,
-                                  [](Engine& e, uint32_t source, const Header& header, size_t size) {
-                                    if (size - sizeof(Header) < header.length) [[unlikely]]
-                                      return drop_malformed();
-                                    e.on_eager(source, header, reinterpret_cast<const std::byte*>(&header));
-                                  });
+    instance.handlers.add<EagerHeader>(
+        kEagerId, *this, [](Engine& e, uint32_t source, const EagerHeader& m, size_t size) {
+          e.on_eager(source, m.expanded(size), m.payload(size), core::kNoRequest);
+        });
 }
 
 void Engine::register_handlers() {
   register_eager_handler();
   message_matched.set_hook([this] { register_eager_handler(); });
   on<EagerSync>(Type::eager_sync, [](Engine& e, uint32_t source, const EagerSync& m, size_t) {
-    e.on_observed_eager(source, m);
+    e.on_observed_eager(source, m, payload_after(m), m.sender);
   });
   on<ReadyToSend>(Type::ready_to_send, [](Engine& e, uint32_t source, const ReadyToSend& m, size_t size) {
     e.on_rts(source, m, size);
@@ -250,9 +251,8 @@ void Engine::register_handlers() {
   on<ClearToSend>(Type::clear_to_send, [](Engine& e, uint32_t source, const ClearToSend& m, size_t) {
     e.on_clear_to_send(source, m);
   });
-  on<Data>(Type::data, [](Engine& e, uint32_t source, const Data& m, size_t) {
-    e.on_data(source, m, reinterpret_cast<const std::byte*>(&m + 1));
-  });
+  on<Data>(Type::data,
+           [](Engine& e, uint32_t source, const Data& m, size_t) { e.on_data(source, m, payload_after(m)); });
   on<Reply>(Type::finish, [](Engine& e, uint32_t source, const Reply& m, size_t) {
     e.on_finish(source, m.sender, (m.flags & Reply::kConsumed) != 0);
   });

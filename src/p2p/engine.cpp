@@ -18,7 +18,6 @@
 #include "p2p/protocol/states.hpp"
 
 namespace weft::p2p {
-namespace {
 
 config::Size credit{
     "p2p.credit",
@@ -29,6 +28,9 @@ config::Size credit{
     "rendezvous. Larger values use more memory per peer.",
     "a receiver runs out of memory because of unexpected messages (smaller), or many senders send to "
     "a slow receiver (larger)"};
+
+namespace {
+
 using counters::Unit;
 counters::Counter device_messages("p2p.device_sent_messages", Unit::events, "Messages sent from GPU memory");
 counters::Counter device_bytes("p2p.device_sent_bytes", Unit::bytes,
@@ -38,7 +40,6 @@ counters::Counter managed_messages("p2p.managed_sent_messages", Unit::events,
 counters::Counter managed_bytes("p2p.managed_sent_bytes", Unit::bytes,
                                 "Bytes of messages sent from managed memory by GPU protocols");
 constexpr uint32_t kRoundsPerNetworkPoll = 8;
-constexpr uint64_t kEntryChargeBytes = 128;  // credit charged per eager message in addition to its payload
 
 /// Returns whether a received message ends inside a basic element, so that its datatype cannot match the
 /// receive's.
@@ -107,6 +108,8 @@ Status Engine::connect() {
   if (connected()) return {};
   launch::Exchange& exchange = *instance.exchange;
   const auto& job = exchange.job();
+  if (job.size > EagerHeader::kMaxSource - static_cast<int>(core::kMaxOtherProcesses))
+    return Error(Errc::other, "the job has " + std::to_string(job.size) + " processes: too many");
   const bool local_peers = job.local_size > 1, several_hosts = job.local_size != job.size;
   if (several_hosts && job.host_of_rank.empty())
     return Error(Errc::other, "the launcher (" + job.launcher +
@@ -393,18 +396,6 @@ void Engine::consumed(uint32_t from, uint64_t bytes) {
   message.bytes = peer.consumed;
   peer.reported = peer.consumed;
   post_control(from, &message, sizeof message);
-}
-
-/// Returns whether a payload of `bytes` fits the eager limit and the peer's remaining credit.
-bool Engine::has_credit(uint32_t to, uint64_t bytes, Peer& peer) {
-  if (bytes > peer.eager_max && bytes > eager_limit(to, peer)) [[unlikely]]
-    return false;
-  return peer.eager_sent + bytes + kEntryChargeBytes - peer.eager_credited <= credit;
-}
-
-void Engine::charge(Peer& peer, uint64_t bytes) {
-  peer.eager_sent += bytes + kEntryChargeBytes;
-  WEFT_ASSERT(peer.eager_sent - peer.eager_credited <= credit);
 }
 
 /// The credit of a peer only grows, up to what was sent to it.

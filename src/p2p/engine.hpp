@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/config.hpp"
 #include "core/instance.hpp"
 #include "core/memory_registry.hpp"
 #include "core/request_table.hpp"
@@ -54,6 +55,9 @@ static_assert(sizeof(UnexpectedMessage::inlined) >= kMaxControl);
 
 class JobConnections;
 
+extern config::Size credit;                         ///< engine.cpp
+inline constexpr uint64_t kEntryChargeBytes = 128;  ///< credit per eager message in addition to its payload
+
 class Engine final : public core::Poller, private transport::am::Sender {
  public:
   static Result<std::unique_ptr<Engine>> create(core::Instance& instance);
@@ -71,7 +75,8 @@ class Engine final : public core::Poller, private transport::am::Sender {
   /// Starts a persistent request whose buffer was classified when the request was created.
   static void start_persistent(Transfer& t);
   void send(Transfer& t);
-  [[nodiscard]] bool send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm);
+  [[nodiscard]] bool send_now(const void* from, uint64_t bytes, uint32_t to, int tag,
+                              core::Communicator& comm, core::Channel channel);
   void receive(Transfer& t) {
     if (check_sources_ && !usable(t)) [[unlikely]]
       return;
@@ -82,6 +87,10 @@ class Engine final : public core::Poller, private transport::am::Sender {
     posted_.add(t);
     if (device_side(t)) [[unlikely]]
       device_posted(t);
+  }
+  /// Returns whether receive() would only post a receive of host memory.
+  [[nodiscard]] bool only_posts(const match::Key& key) const {
+    return !check_sources_ && unexpected_.find(key) == nullptr;
   }
   void receive_message(Transfer& t, UnexpectedMessage& message);
   [[nodiscard]] Status check_source(int rank, core::Communicator& comm) {
@@ -148,8 +157,16 @@ class Engine final : public core::Poller, private transport::am::Sender {
   [[nodiscard]] GpuDirect& gpudirect();
   [[nodiscard]] static bool device_side(const Transfer& t) { return p2p::device_side(t.memory.kind); }
   [[nodiscard]] static bool blocked(const Peer& peer) { return peer.pending != nullptr; }
-  [[nodiscard]] static bool has_credit(uint32_t to, uint64_t bytes, Peer& peer);
-  static void charge(Peer& peer, uint64_t bytes);
+  /// Returns whether a payload of `bytes` fits the eager limit and the peer's remaining credit.
+  [[nodiscard]] static bool has_credit(uint32_t to, uint64_t bytes, Peer& peer) {
+    if (bytes > peer.eager_max && bytes > eager_limit(to, peer)) [[unlikely]]
+      return false;
+    return peer.eager_sent + bytes + kEntryChargeBytes - peer.eager_credited <= credit;
+  }
+  static void charge(Peer& peer, uint64_t bytes) {
+    peer.eager_sent += bytes + kEntryChargeBytes;
+    WEFT_ASSERT(peer.eager_sent - peer.eager_credited <= credit);
+  }
   void count_sent(Peer& peer, const match::Key& key, uint64_t bytes) {
     ++peer.sent;
     peer.sent_bytes += bytes;
@@ -241,8 +258,9 @@ class Engine final : public core::Poller, private transport::am::Sender {
     return classification_cache_[t.kind == core::Request::Kind::receive];
   }
   void cache_classification(Transfer& t);
-  void on_eager(uint32_t source, const Header& header, const std::byte* message);
-  void on_observed_eager(uint32_t source, const Header& header);
+  void on_eager(uint32_t source, const Header& header, const std::byte* payload, core::RequestId sender);
+  void on_observed_eager(uint32_t source, const Header& header, const std::byte* payload,
+                         core::RequestId sender);
   void on_rts(uint32_t source, const ReadyToSend& rts, size_t size);
   void register_handlers();
   void register_eager_handler();

@@ -3,14 +3,17 @@
 // `sender` and `receiver` are ids of requests in the process of that role (core::RequestTable): the peer
 // echoes them. Everything in a message is checked before its use: validate.hpp.
 #pragma once
+#include <bit>
 #include <cstdint>
 
+#include "base/assert.hpp"
 #include "core/request_table.hpp"
 #include "device/memory.hpp"
 #include "device/pack.hpp"
 #include "transport/am/handlers.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 #include "transport/network.hpp"
+#include "transport/shm/layout.hpp"
 
 namespace weft::p2p {
 
@@ -35,7 +38,7 @@ enum class Type : transport::am::HandlerId {
   gdr_check_done      ///< the block can be deregistered
 };
 
-/// First bytes of every message. Context, source and tag are the match key.
+/// First bytes of every message but an eager one. Context, source and tag are the match key.
 struct Header {
   Type type;
   uint8_t flags = 0;
@@ -46,6 +49,42 @@ struct Header {
   int32_t tag = 0;
 };
 static_assert(sizeof(Header) == 24);
+
+/// Header of Type::eager: the payload ends with the message. In a ring (transport/shm/layout.hpp) a payload
+/// of kSmallPayload fills half a cache line with both headers, and a larger one begins at half a cache line:
+/// copies that cross lines take up to twice the time between distant cores.
+struct EagerHeader {
+  static constexpr int kMaxSource = (1 << 24) - 1;
+  static constexpr size_t kSmallPayload = 8;
+  EagerHeader(uint64_t match_context, int source, int match_tag)
+      : type_and_source(static_cast<uint32_t>(Type::eager) | static_cast<uint32_t>(source) << 8),
+        tag(match_tag),
+        context(match_context) {
+    WEFT_ASSERT(source >= 0 && source <= kMaxSource);
+  }
+  /// Offset of a payload of `bytes` in its message, and of the payload in a message of `size` bytes.
+  static constexpr size_t offset(uint64_t bytes) { return bytes <= kSmallPayload ? kSmall : kSmall + 8; }
+  static constexpr size_t offset_in(size_t size) {
+    return size <= kSmall + kSmallPayload ? kSmall : kSmall + 8;
+  }
+  /// The same in the form of other messages. `size`: of the message, at least sizeof(EagerHeader).
+  [[nodiscard]] Header expanded(size_t size) const {
+    return {Type::eager, 0, 0, static_cast<uint32_t>(size - offset_in(size)), context, source(), tag};
+  }
+  [[nodiscard]] int32_t source() const { return static_cast<int32_t>(type_and_source >> 8); }
+  [[nodiscard]] const std::byte* payload(size_t size) const {
+    return reinterpret_cast<const std::byte*>(this) + offset_in(size);
+  }
+
+  uint32_t type_and_source;  ///< the type is its first byte
+  int32_t tag;
+  uint64_t context;
+
+ private:
+  static constexpr size_t kSmall = 16;
+};
+static_assert(sizeof(EagerHeader) == 16 && std::endian::native == std::endian::little);
+static_assert(transport::shm::record_bytes(EagerHeader::offset(8) + 8) == transport::shm::kSmallRecord);
 
 struct EagerSync : Header {
   core::RequestId sender;

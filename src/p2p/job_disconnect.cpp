@@ -139,6 +139,7 @@ void JobConnections::forget(core::ProcessId process) {
   instance_.memory->forget(process);
   e.gpudirect().forget_peer(process);
   instance_.failures.forget(process);
+  e.peers_[process].ring = nullptr;
   if (e.shm_) e.shm_->remove(process);
   if (e.addresses_) e.addresses_->remove(process);
   others_.erase(process);

@@ -209,17 +209,42 @@ void post_receive_in(core::ContextId context, Transfer& t, const Buffer& buffer,
   Engine::start(t, buffer, source, tag);
 }
 
-bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm) {
-  if (dest == kProcNull || !buffer.type->contiguous() || !device::host_without_query(buffer.address))
+bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm, core::Channel channel) {
+  if (dest == kProcNull || !buffer.type->contiguous()) return false;
+  if (buffer.memory != nullptr ? buffer.memory->kind != device::MemoryKind::host
+                               : !device::host_without_query(buffer.address))
     return false;
+  const auto packed = datatype::packed_size(*buffer.type, buffer.count);
+  if (!packed) return false;
+  const auto bytes = static_cast<uint64_t>(*packed);
+  if (!send_now(buffer.address, bytes, dest, tag, comm, channel)) return false;
+  trace::annotate({bytes, dest, tag, comm.number()});  // else start() does
+  return true;
+}
+
+bool send_now(const void* from, uint64_t bytes, int dest, int tag, core::Communicator& comm,
+              core::Channel channel) {
+  return comm.instance.engine->send_now(from, bytes, comm.process(dest), tag, comm, channel);
+}
+
+Transfer* receive_now(const Buffer& buffer, uint64_t bytes, int source, int tag, core::Communicator& comm) {
+  const match::Key key = key_of(source, tag, comm.context(core::Channel::user));
   Engine& engine = *comm.instance.engine;
-  if (trace::enabled()) [[unlikely]] {
-    const bool sent = engine.send_now(buffer, comm.process(dest), tag, comm);
-    const auto bytes = static_cast<uint64_t>(buffer.count * buffer.type->size());
-    if (sent) trace::annotate({bytes, dest, tag, comm.number()});  // else start() does
-    return sent;
-  }
-  return engine.send_now(buffer, comm.process(dest), tag, comm);
+  if (!engine.only_posts(key)) return nullptr;
+  if (device::available() && bytes > kSmallBytes) return nullptr;  // pinned memory has an advantage
+  Transfer* const made = create_transfer(core::Request::Kind::receive);
+  if (made == nullptr) return nullptr;
+  Transfer& t = *made;
+  Engine::prepare(t, comm, *buffer.type, SendMode::standard, key.context);
+  t.address = buffer.address;
+  t.count = buffer.count;
+  t.contiguous = true;
+  t.bytes = bytes;
+  t.rank = source;
+  t.tag = tag;
+  t.key = key;
+  engine.receive(t);
+  return made;
 }
 
 void post_receive(Transfer& t, const Buffer& buffer, int source, int tag, core::Communicator& comm,

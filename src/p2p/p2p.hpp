@@ -34,7 +34,15 @@ void post_send(Transfer& transfer, const Buffer& buffer, int dest, int tag, core
                SendMode mode = SendMode::standard, core::Channel channel = core::Channel::user);
 /// Sends small host data to a peer with credit and capacity, complete on return, without a Transfer. Returns
 /// false if nothing was done: use post_send().
-[[nodiscard]] bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm);
+[[nodiscard]] bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm,
+                            core::Channel channel = core::Channel::user);
+/// The same for `bytes` of memory that is surely host memory; `dest` is a rank.
+[[nodiscard]] bool send_now(const void* from, uint64_t bytes, int dest, int tag, core::Communicator& comm,
+                            core::Channel channel = core::Channel::user);
+/// Posts a receive into contiguous memory of `bytes` that is surely host memory, if no message of its has
+/// arrived. Allocates at most the transfer. Null if nothing was done: use post_receive().
+[[nodiscard]] Transfer* receive_now(const Buffer& buffer, uint64_t bytes, int source, int tag,
+                                    core::Communicator& comm);
 /// Starts a receive. `source` may be kAnySource or kProcNull, `tag` may be kAnyTag.
 void post_receive(Transfer& transfer, const Buffer& buffer, int source, int tag, core::Communicator& comm,
                   core::Channel channel = core::Channel::user);

@@ -27,14 +27,15 @@ struct PendingMessage {
 using LastSent = std::array<uint64_t, transport::shm::kRtrSlots>;
 
 struct Peer {
-  transport::Transport* transport = nullptr;  ///< null: this process itself
-  bool initialised = false;                   ///< set by Sparse at first use
-  bool remote = false;                        ///< on another host: `transport` is the network
-  bool lost = false;                          ///< has failed, or was forgotten: nothing is sent to it
-  core::RequestTable::PeerList requests;      ///< in flight with the peer; posted receives are not listed
-  uint64_t eager_max = 0;                     ///< largest eager payload in bytes, as last computed
-  uint64_t eager_break_even = UINT64_MAX;     ///< upper bound of eager_max, from measured copies (eager.cpp)
-  uint64_t copy_ns = UINT64_MAX;              ///< fastest timed copy to the peer, scaled to 8 KiB
+  transport::Transport* transport = nullptr;   ///< null: this process itself
+  transport::shm::RingWriter* ring = nullptr;  ///< of `transport`, once found open by Engine::send_now
+  bool initialised = false;                    ///< set by Sparse at first use
+  bool remote = false;                         ///< on another host: `transport` is the network
+  bool lost = false;                           ///< has failed, or was forgotten: nothing is sent to it
+  core::RequestTable::PeerList requests;       ///< in flight with the peer; posted receives are not listed
+  uint64_t eager_max = 0;                      ///< largest eager payload in bytes, as last computed
+  uint64_t eager_break_even = UINT64_MAX;      ///< upper bound of eager_max, from measured copies (eager.cpp)
+  uint64_t copy_ns = UINT64_MAX;               ///< fastest timed copy to the peer, scaled to 8 KiB
   uint32_t copies_timed = 0;
   uint64_t eager_sent = 0, eager_credited = 0;  ///< charged bytes sent to the peer, and credited back by it
   uint64_t consumed = 0, reported = 0;          ///< charged bytes received from the peer, and credited to it

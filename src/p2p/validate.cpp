@@ -50,6 +50,7 @@ bool well_formed_local_rts(const ReadyToSend& rts, size_t size) {
 size_t header_size(Type type) {
   switch (type) {
     case Type::eager:
+      return sizeof(EagerHeader);
     case Type::finish_many:
       return sizeof(Header);
     case Type::eager_sync:
@@ -83,7 +84,6 @@ bool well_formed(const std::byte* message, size_t size, bool remote) {
   const auto& header = *reinterpret_cast<const Header*>(message);
   const size_t payload = size - header_size(header.type);
   switch (header.type) {
-    case Type::eager:
     case Type::eager_sync:
     case Type::data:
       return payload >= header.length;

@@ -43,7 +43,7 @@ bool accepted(const Message& message, size_t size) {
 
 TEST(Validate, AcceptsTheFullSizeAndRefusesLess) {
   const Message messages[] = {
-      {Type::eager, 0, 100, sizeof(Header) + 100, false},
+      {Type::eager, 0, 0, sizeof(EagerHeader), false},
       {Type::eager_sync, 0, 8, sizeof(EagerSync) + 8, true},
       {Type::ready_to_send, ReadyToSend::kContiguous, 0, kRts, false},
       {Type::ready_to_send, ReadyToSend::kDevice | ReadyToSend::kRegion, 0, kRts + sizeof(Region), false},

@@ -183,6 +183,8 @@ class Fuzzer {
     header.tag = static_cast<int32_t>(choose(4));
     if (header.type == Type::finish_many && choose(2) == 0) header.length = static_cast<uint32_t>(choose(34));
     std::memcpy(message.data(), &header, sizeof header);
+    const EagerHeader eager(header.context, header.source, header.tag);
+    if (header.type == Type::eager) std::memcpy(message.data(), &eager, sizeof eager);
     const bool ids = header.type != Type::credit && header.type != Type::region;
     for (size_t at = sizeof header; at + 8 <= message.size() && at < sizeof header + 20 * 8; at += 8) {
       if (choose(8) == 0) continue;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "p2p/match/queue.hpp"
 
+#include <new>
+
 #include "base/counters.hpp"
 
 namespace weft::p2p::match {
@@ -21,8 +23,14 @@ Node* Chains::next(const Node& node) {
   return other;
 }
 
-void Chains::grow() {
-  std::vector<Chain> old(heads_.size() * 4);
+// Without memory the chains get longer.
+void Chains::grow() noexcept {
+  std::vector<Chain> old;
+  try {
+    old.resize(heads_.size() * 4);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
   old.swap(heads_);
   for (const Chain& from : old)
     for (Node* node = from.head; node != nullptr;) {

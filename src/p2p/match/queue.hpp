@@ -93,7 +93,7 @@ class Chains {
     (at.tail != nullptr ? at.tail->next : at.head) = &node;
     at.tail = &node;
   }
-  void grow();
+  void grow() noexcept;
   std::vector<Chain> heads_;  // size is a power of two
   size_t size_ = 0;
 };

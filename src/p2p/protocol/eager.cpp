@@ -3,6 +3,7 @@
 // messages from device memory are read by the CPU through the BAR, or packed for another host.
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include "base/clock.hpp"
 #include "base/config.hpp"
@@ -62,13 +63,14 @@ bool send_through_bar(Engine& engine, Transfer& t) {
       Engine::blocked(peer) || !Engine::has_credit(t.peer, t.bytes, peer) ||
       !device::bar_read(t.address, t.memory, copied, t.bytes))
     return false;
-  std::byte* slot = peer.transport->reserve(t.peer, sizeof(Header) + t.bytes);
+  const size_t head = EagerHeader::offset(t.bytes);
+  std::byte* slot = peer.transport->reserve(t.peer, head + t.bytes);
   if (slot == nullptr) return false;
   Engine::charge(peer, t.bytes);
   engine.count_sent(peer, {t.context, t.comm->rank(), t.tag}, t.bytes);
-  *reinterpret_cast<Header*>(slot) = engine.header(t, Type::eager, t.bytes);
-  std::memcpy(slot + sizeof(Header), copied, t.bytes);
-  peer.transport->commit(t.peer, sizeof(Header) + t.bytes);
+  new (slot) EagerHeader(t.context, t.comm->rank(), t.tag);
+  std::memcpy(slot + head, copied, t.bytes);
+  peer.transport->commit(t.peer, head + t.bytes);
   sent_messages.add();
   sent_bytes.add(t.bytes);
   Engine::complete(t);
@@ -155,25 +157,31 @@ void Engine::choose_eager_limit(uint32_t to, Peer& peer) {
       static_cast<unsigned long long>(*call));
 }
 
-bool Engine::send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm) {
+// Through the ring of a peer on this host, without the virtual calls of its transport.
+bool Engine::send_now(const void* from, uint64_t bytes, uint32_t to, int tag, core::Communicator& comm,
+                      core::Channel channel) {
   const trace::Range range("p2p.eager");
   if (to == instance.self || comm.revoked) return false;
   Peer& peer = peers_[to];
-  const auto packed = datatype::packed_size(*buffer.type, buffer.count);
-  if (!packed) return false;
-  const auto bytes = static_cast<uint64_t>(*packed);
   if (blocked(peer) || !has_credit(to, bytes, peer)) return false;
-  std::byte* slot = peer.transport->reserve(to, sizeof(Header) + bytes);
+  const size_t head = EagerHeader::offset(bytes), size = head + bytes;
+  transport::shm::RingWriter* const ring = peer.ring;
+  std::byte* const slot = ring != nullptr ? ring->reserve(size) : peer.transport->reserve(to, size);
   if (slot == nullptr) return false;
+  const core::ContextId context = comm.context(channel);
+  new (slot) EagerHeader(context, comm.rank(), tag);
+  copy_payload(slot + head, from, bytes, to, peer);
   charge(peer, bytes);
-  const core::ContextId context = comm.context(core::Channel::user);
   count_sent(peer, {context, comm.rank(), tag}, bytes);
-  *reinterpret_cast<Header*>(slot) = {Type::eager, 0,           0,  static_cast<uint32_t>(bytes),
-                                      context,     comm.rank(), tag};
-  copy_payload(slot + sizeof(Header), buffer.address, bytes, to, peer);
-  peer.transport->commit(to, sizeof(Header) + bytes);
   sent_messages.add();
   sent_bytes.add(bytes);
+  if (ring != nullptr) [[likely]] {
+    ring->commit(size);
+    shm_->notify(to);
+  } else {
+    peer.transport->commit(to, size);
+    if (!peer.remote) peer.ring = shm_->ring_to(to);
+  }
   return true;
 }
 
@@ -181,11 +189,13 @@ bool Engine::try_eager(Transfer& t) {
   const trace::Range range("p2p.eager");
   Peer& peer = peers_[t.peer];
   const bool sync = t.mode == SendMode::synchronous;
-  const size_t head = sync ? sizeof(EagerSync) : sizeof(Header);
+  const size_t head = sync ? sizeof(EagerSync) : EagerHeader::offset(t.bytes);
   std::byte* slot = peer.transport->reserve(t.peer, head + t.bytes);
   if (slot == nullptr) return false;
-  *reinterpret_cast<Header*>(slot) = header(t, sync ? Type::eager_sync : Type::eager, t.bytes);
-  if (sync) reinterpret_cast<EagerSync*>(slot)->sender = enlist(t);
+  if (sync)
+    new (slot) EagerSync{header(t, Type::eager_sync, t.bytes), enlist(t)};
+  else
+    new (slot) EagerHeader(t.context, t.comm->rank(), t.tag);
   if (t.protocol_state) [[unlikely]]
     std::memcpy(slot + head, state_of<PackedSend>(t).bytes.get(), t.bytes);
   else if (t.contiguous)

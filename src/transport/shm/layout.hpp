@@ -42,16 +42,24 @@ constexpr uint64_t claim_of(uint32_t receiver, uint64_t ticket) {
 /// QueueCell::size of the message that announces a ring; its payload is the ring's index.
 inline constexpr uint32_t kOpenRing = UINT32_MAX;
 
-/// Single-producer single-consumer ring of records in whole cache lines. A record starts with its header
-/// word (lap and size), which is stored last. The consumer never writes `data`. Before the producer publishes
-/// a record, it clears stale bytes at the next record's header position if they look like a header of this
-/// lap.
+/// Single-producer single-consumer ring of records. A record starts with its header word (lap and size),
+/// which is stored last. The consumer never writes `data`. Before the producer publishes a record, it clears
+/// stale bytes at the next record's header position if they look like a header of this lap.
 struct SpscRing {
   alignas(kCacheLine) std::atomic<uint64_t> consumed;  ///< bytes, monotonic; written by the consumer
   alignas(kCacheLine) std::atomic<uint32_t> owner;     ///< producer's QueueCell::source + 1; 0: free
   alignas(kCacheLine) std::byte data[kRingBytes];
 };
-inline constexpr uint32_t kWrap = UINT16_MAX;  ///< size in a record header: skip to the start of the ring
+inline constexpr size_t kRecordHeader = 8;
+/// Records of at most this many bytes take half a cache line. Larger ones take whole lines, from a line's
+/// start on.
+inline constexpr size_t kSmallRecord = kCacheLine / 2;
+constexpr size_t record_bytes(size_t message) {
+  const size_t bytes = message + kRecordHeader;
+  return bytes <= kSmallRecord ? kSmallRecord : (bytes + kCacheLine - 1) & ~(kCacheLine - 1);
+}
+/// Sizes in a record header of records without a message: skip to the start of the ring, or of the next line.
+inline constexpr uint32_t kWrap = UINT16_MAX, kNextLine = UINT16_MAX - 1;
 
 /// Header word of a record of `size` bytes at `position` (bytes since the ring was opened).
 constexpr uint32_t record_header(uint64_t position, uint32_t size) {

@@ -39,14 +39,12 @@ counters::Counter dead_tickets("shm.dead_tickets", counters::Unit::events,
                                "Messages that processes of this host were writing when they were killed");
 
 constexpr uint64_t kRingMask = kRingBytes - 1;
-constexpr size_t kRecordHeader = 8;
 // Of ranks that wait at start-up for the others; where these outnumber cores, yields do not run them (ADR
 // 0039).
 constexpr uint32_t kAttachYields = 100;
 constexpr long kAttachSleepNs = 1'000'000;
 /// Freed bytes are returned in large steps: the producer reads `consumed` only when the ring looks full.
 constexpr size_t kCreditBytes = kRingBytes / 4;
-constexpr size_t kWritePrefetchBytes = 8 * kCacheLine;
 constexpr size_t kReadPrefetchBytes = 4 * kCacheLine;
 
 std::string key_of(Peer leader) { return "shm." + std::to_string(leader); }
@@ -59,16 +57,8 @@ std::vector<Peer> members_of(const launch::Job& job) {
   return members;
 }
 
-size_t record_bytes(size_t message) { return (message + kRecordHeader + kCacheLine - 1) & ~(kCacheLine - 1); }
 std::atomic<uint32_t>& word_at(SpscRing& ring, uint64_t position) {
   return *reinterpret_cast<std::atomic<uint32_t>*>(ring.data + (position & kRingMask));
-}
-
-/// __builtin_prefetch for writing emits a read prefetch unless the target is known to support prefetchw.
-inline void prefetch_for_write([[maybe_unused]] void* line) {
-#if defined(__x86_64__)
-  asm volatile("prefetchw %0" : : "m"(*static_cast<char*>(line)));
-#endif
 }
 
 }  // namespace
@@ -216,8 +206,8 @@ uint32_t Shm::usable_cores() const {
 
 size_t Shm::max_message(Peer peer) {
   Outgoing& out = out_[local(peer)];
-  if (out.ring == nullptr) maybe_open_ring(out);
-  return out.ring != nullptr ? kMaxRingMessage : kMaxQueueMessage;
+  if (!out.ring.is_open()) maybe_open_ring(out);
+  return out.ring.is_open() ? kMaxRingMessage : kMaxQueueMessage;
 }
 
 // With one ring for every peer, rings are claimed at once.
@@ -250,7 +240,7 @@ void Shm::open_ring(Outgoing& out) {
   if (payload == nullptr) return;  // the queue is full: a later call announces the ring
   *reinterpret_cast<uint32_t*>(payload) = index;
   fill_cell(out, kOpenRing);
-  out.ring = std::exchange(out.claimed, nullptr);
+  out.ring = RingWriter(*std::exchange(out.claimed, nullptr));
 }
 
 // Compares sequence + index with the ticket, so that zeroed memory is a valid empty queue.
@@ -304,43 +294,19 @@ void Shm::skip_cell() {
   ++head_;
 }
 
-/// Publishes a record by storing its header word; `next` is the position of the following record.
-void Shm::publish(Outgoing& out, uint32_t size, uint64_t next) {
-  auto& following = word_at(*out.ring, next);
-  if (size_in(following.load(std::memory_order_relaxed), next) != 0) [[unlikely]]
-    following.store(0, std::memory_order_relaxed);
-  word_at(*out.ring, out.position).store(record_header(out.position, size), std::memory_order_release);
-  out.position = next;
-  // The consumer read these lines one lap ago: fetch them for writing off the critical path.
-  prefetch_for_write(&word_at(*out.ring, next + kWritePrefetchBytes));
-}
-
-std::byte* Shm::reserve_record(Outgoing& out, size_t size) {
-  SpscRing& ring = *out.ring;
-  const size_t need = record_bytes(size);
-  const size_t to_end = kRingBytes - (out.position & kRingMask);
-  const size_t total = need <= to_end ? need : to_end + need;
-  if (out.position + total - out.consumed > kRingBytes) {
-    out.consumed = ring.consumed.load(std::memory_order_acquire);
-    if (out.position + total - out.consumed > kRingBytes) return nullptr;
-  }
-  if (need > to_end) publish(out, kWrap, out.position + to_end);
-  return ring.data + (out.position & kRingMask) + kRecordHeader;
-}
-
 std::byte* Shm::reserve(Peer peer, size_t size) {
   Outgoing& out = out_[local(peer)];
-  if (out.ring == nullptr) [[unlikely]] {
+  if (!out.ring.is_open()) [[unlikely]] {
     maybe_open_ring(out);
-    if (out.ring == nullptr) return reserve_cell(out);
+    if (!out.ring.is_open()) return reserve_cell(out);
   }
-  return reserve_record(out, size);
+  return out.ring.reserve(size);
 }
 
 void Shm::commit(Peer peer, size_t size) {
   Outgoing& out = out_[local(peer)];
-  if (out.ring != nullptr) {
-    publish(out, static_cast<uint32_t>(size), out.position + record_bytes(size));
+  if (out.ring.is_open()) {
+    out.ring.commit(size);
     return notify(peer);
   }
   fill_cell(out, static_cast<uint32_t>(size));
@@ -384,8 +350,9 @@ size_t Shm::poll_ring(Incoming& in, Receiver& receiver, size_t limit) {
   while (delivered < limit) {
     const uint32_t size = size_in(word_at(ring, in.position).load(std::memory_order_acquire), in.position);
     if (size == 0) break;
-    if (size == kWrap) {
-      in.position += kRingBytes - (in.position & kRingMask);
+    if (size >= kNextLine) [[unlikely]] {
+      const size_t block = size == kWrap ? kRingBytes : kCacheLine;
+      in.position += block - in.position % block;
       continue;
     }
     // From the second message of a burst on, prefetch the following lines. Never after a single message: its

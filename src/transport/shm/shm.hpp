@@ -3,6 +3,7 @@
 // process_vm_readv. poll() visits one queue and at most kRings rings, whatever the number of ranks. Processes
 // of other jobs map this segment as guests to send to its ranks, and this process maps theirs.
 #pragma once
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "launch/launch.hpp"
+#include "transport/shm/ring_writer.hpp"
 #include "transport/shm/segment.hpp"
 #include "transport/transport.hpp"
 
@@ -49,6 +51,12 @@ class Shm final : public Transport {
   [[nodiscard]] std::byte* reserve(Peer peer, size_t size) override;
   void commit(Peer peer, size_t size) override;
   size_t poll(Receiver& receiver, size_t limit) override;
+  /// Returns the open ring to the peer, valid until remove(); null: none. Its user calls notify() after each
+  /// commit.
+  [[nodiscard]] RingWriter* ring_to(Peer peer) {
+    RingWriter& ring = out_[local(peer)].ring;
+    return ring.is_open() ? &ring : nullptr;
+  }
   /// Skips queue cells whose producers were killed between taking the ticket and filling the cell: messages
   /// behind such a cell would never be read. `failed`: returns whether a rank of this host has died. Returns
   /// the number of skipped cells. Not for the fast path.
@@ -136,10 +144,8 @@ class Shm final : public Transport {
     std::atomic<uint64_t>* claim = nullptr;  // of this process in that segment
     uint32_t receiver = 0;                   // local rank of the peer in that segment
     uint32_t source = 0;                     // QueueCell::source of this process in that segment
-    SpscRing* ring = nullptr;                // in use; announced to the peer
+    RingWriter ring;                         // open: announced to the peer
     SpscRing* claimed = nullptr;             // owned, not yet announced
-    uint64_t position = 0;                   // bytes written to the ring
-    uint64_t consumed = 0;                   // last value read from ring->consumed
     uint64_t ticket = 0;                     // of the reserved queue cell
     uint32_t messages = 0;                   // sent through the queue
     bool no_ring = false;                    // all rings of the peer are claimed
@@ -174,8 +180,6 @@ class Shm final : public Transport {
   void maybe_open_ring(Outgoing& out);
   void open_ring(Outgoing& out);
   std::byte* reserve_cell(Outgoing& out);
-  static void publish(Outgoing& out, uint32_t size, uint64_t next);
-  static std::byte* reserve_record(Outgoing& out, size_t size);
   size_t poll_ring(Incoming& in, Receiver& receiver, size_t limit);
   size_t poll_queue(Receiver& receiver, size_t limit);
   static void fill_cell(Outgoing& out, uint32_t size);
@@ -198,11 +202,11 @@ class Shm final : public Transport {
   std::vector<Peer> members_;  // by local rank, ascending
   uint32_t contiguous_;        // number of members if their ranks are consecutive, else 0
   bool wakeups_enabled_ = false;
-  uint32_t cores_ = 0;         // usable_cores(), with wakeups
-  Area* area_;                 // of this rank
-  uint64_t head_ = 0;          // next queue ticket to read
-  uint64_t probe_word_;        // read by peers to test process_vm_readv
-  std::vector<Outgoing> out_;  // by local()
+  uint32_t cores_ = 0;        // usable_cores(), with wakeups
+  Area* area_;                // of this rank
+  uint64_t head_ = 0;         // next queue ticket to read
+  uint64_t probe_word_;       // read by peers to test process_vm_readv
+  std::deque<Outgoing> out_;  // by local(); addresses are stable
   std::vector<std::unique_ptr<OtherSegment>> other_segments_;
   std::unordered_map<Peer, uint32_t> other_index_;  // processes of other jobs: local()
   std::unordered_map<uint32_t, Peer> guests_;       // known senders, by QueueCell::source
