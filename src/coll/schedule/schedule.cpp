@@ -21,9 +21,11 @@ Schedule::Schedule(const Call& call, int tag, const Algorithm& algorithm)
 void Schedule::begin() {
   round_ = phase_start_ = 0;
   finished_ = false;
-  const int tag = call_.tag;
-  call_ = user_call_;
-  call_.tag = tag;
+  if (std::exchange(begun_, true)) {
+    const int tag = call_.tag;
+    call_ = user_call_;
+    call_.tag = tag;
+  }
   Status prepared = call_.failed != nullptr ? Status(call_.failed->copy()) : prepare();
   prepared_ = prepared.ok();
   if (prepared_) return;

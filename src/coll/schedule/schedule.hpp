@@ -59,6 +59,7 @@ class Schedule {
   int round_ = 0;
   int phase_start_ = 0;
   bool finished_ = false, prepared_ = false;
+  bool begun_ = false;
   HostMirror mirror_;
   device::Workspace workspace_;
   std::unique_ptr<std::byte[]> heap_;

@@ -50,8 +50,10 @@ void Stage::send(const p2p::Buffer& buffer, int dest) {
   }
   // After an error the message is empty, which the receiver detects.
   const p2p::Buffer data = outcome_.ok() ? buffer : empty_buffer();
-  p2p::post_send(*add(core::Request::Kind::send), data, ranks_.rank_of(dest), call_.tag, *comm_,
-                 p2p::SendMode::standard, core::Channel::collective);
+  const int rank = ranks_.rank_of(dest);
+  if (p2p::send_now(data, rank, call_.tag, *comm_, core::Channel::collective)) return;
+  p2p::post_send(*add(core::Request::Kind::send), data, rank, call_.tag, *comm_, p2p::SendMode::standard,
+                 core::Channel::collective);
 }
 
 bool Stage::gives_up(int dest) const {
