@@ -6,12 +6,15 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <new>
 
+#include "api/check.hpp"
 #include "api/entry_point.hpp"
 #include "api/handles.hpp"
 #include "base/trace.hpp"
 #include "core/waits.hpp"
 #include "device/memory.hpp"
+#include "p2p/p2p.hpp"
 #include "rma/now.hpp"
 
 namespace weft::api::now {
@@ -51,6 +54,64 @@ inline uint64_t bytes_of(const void* address, MPI_Count count, const SimpleType&
   constexpr uint64_t kMaxCount = uint64_t{1} << 40;
   const auto n = static_cast<uint64_t>(count);
   return address != nullptr && n < kMaxCount && device::host_without_query(address) ? n * type.bytes : 0;
+}
+
+/// A communicator that has a handle; null: not a common case.
+inline core::Communicator* recent_communicator(MPI_Comm handle) {
+  if (handle == MPI_COMM_WORLD) return g_instance->world.get();
+  if (g_handles.communicators.check(handle) != HandleState::live) return nullptr;
+  auto* const comm = reinterpret_cast<core::Communicator*>(handle);
+  return comm->has_handle ? comm : nullptr;
+}
+
+/// A send or receive of host memory.
+struct Message {
+  Message(const void* address, MPI_Count count, MPI_Datatype handle, int tag, MPI_Comm comm_handle)
+      : bytes(bytes_of(address, count, simple_type(handle))) {
+    if (bytes != 0 && is_valid_tag(tag)) [[likely]]
+      comm = recent_communicator(comm_handle);
+  }
+  const uint64_t bytes;
+  core::Communicator* comm = nullptr;  ///< null: not a common case
+};
+
+inline bool Send(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                 MPI_Comm handle) {
+  if (!possible()) [[unlikely]]
+    return false;
+  const Message message(buf, count, datatype, tag, handle);
+  if (message.comm == nullptr || !is_valid_rank(dest, message.comm->remote_size())) [[unlikely]]
+    return false;
+  const core::PublishedCall published(g_instance->waits, call, message.comm);
+  try {
+    return p2p::send_now(buf, message.bytes, dest, tag, *message.comm);
+  } catch (const std::bad_alloc&) {  // at the first message to a process: nothing is sent
+    return false;
+  }
+}
+
+inline bool Isend(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
+                  int tag, MPI_Comm comm, MPI_Request* request) {
+  if (request == nullptr || !Send(call, buf, count, datatype, dest, tag, comm)) [[unlikely]]
+    return false;
+  *request = handle_of(*g_handles.completed_send);
+  return true;
+}
+
+inline bool Irecv(const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+                  MPI_Comm handle, MPI_Request* request) {
+  if (!possible() || request == nullptr) [[unlikely]]
+    return false;
+  const Message message(buf, count, datatype, tag, handle);
+  if (message.comm == nullptr || !is_valid_rank(source, message.comm->remote_size())) [[unlikely]]
+    return false;
+  const core::PublishedCall published(g_instance->waits, call, message.comm);
+  const p2p::Buffer buffer{buf, count, to_datatype(datatype)};
+  const p2p::Transfer* const started = p2p::receive_now(buffer, message.bytes, source, tag, *message.comm);
+  if (started == nullptr) [[unlikely]]
+    return false;
+  *request = handle_of(*started);
+  return true;
 }
 
 /// An operation whose origin and target have the same simple type.

@@ -26,6 +26,11 @@ Error listed_twice(int entry, const MPI_Request* handles) {
                                         "]: a list names each active request once");
 }
 
+/// Whether a handle is that of a send which was complete when its call returned. These need no checks.
+bool is_completed_send(MPI_Request handle) {
+  return static_cast<const void*>(handle) == g_handles.completed_send;
+}
+
 enum class Completes { one, many };  // entries of a list by one call
 
 /// Returns the number of active requests, or an error before any wait: for an invalid handle, or, if a call
@@ -36,13 +41,17 @@ Result<int> count_active(int count, const MPI_Request* handles, Completes comple
   int active = 0;
   for (int i = 0; i < count; ++i) {
     if (handles[i] == MPI_REQUEST_NULL) continue;
+    if (is_completed_send(handles[i])) {
+      ++active;
+      continue;
+    }
     core::Request* request = to_request(handles[i]);
     if (request == nullptr || request->detached)
       return bad_handle_at(HandleKind::request, "array_of_requests", static_cast<size_t>(i), handles[i]);
     if (request->kind == core::Request::Kind::enqueued) [[unlikely]]
       return with_error_communicator(request->comm, enqueued_request()).error();
-    if (completes == Completes::many && std::exchange(request->listed, list) == list &&
-        !request->persistent && request != g_handles.completed_send) [[unlikely]]
+    if (completes == Completes::many && std::exchange(request->listed, list) == list && !request->persistent)
+        [[unlikely]]
       return listed_twice(i, handles);
     active += request->active ? 1 : 0;
   }
@@ -56,7 +65,7 @@ core::Request* completed(MPI_Request handle) {
   return request->active && request->complete() ? request : nullptr;
 }
 bool pending(MPI_Request handle) {
-  if (handle == MPI_REQUEST_NULL) return false;
+  if (handle == MPI_REQUEST_NULL || is_completed_send(handle)) return false;
   auto* request = reinterpret_cast<core::Request*>(handle);
   return request->active && !request->complete();
 }
@@ -97,6 +106,10 @@ Status complete_all(int count, MPI_Request* handles, MPI_Status* statuses) {
   bool failed = false;
   for (int i = 0; i < count; ++i) {
     MPI_Status* status = status_at(statuses, i);
+    if (status == MPI_STATUS_IGNORE && is_completed_send(handles[i])) {
+      handles[i] = MPI_REQUEST_NULL;
+      continue;
+    }
     if (complete_entry(i, handles, status, failed, first_error)) continue;
     fill_empty(status);
     if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = MPI_SUCCESS;

@@ -111,7 +111,7 @@ def _body(api, function, large):
         start.append("entry.set_error_owner_file();")
     plan = arguments.Plan(api, function, large)
     lines = list(plan.objects)
-    if function.now:
+    if function.now and function.find("WINDOW") is not None:
         lines.append("now::remember(*win_object);")
     if plan.checks:
         lines += ["if (checking()) [[likely]] {"] + ["  " + line for line in plan.checks] + ["}"]
