@@ -17,8 +17,8 @@ static uint32_t random_below(uint32_t n) {
 
 // A forged record header of the current lap of the ring after `sent` bytes, or of one of the next two.
 static uint32_t forged(uint64_t sent) {
-  static const uint32_t sizes[] = {1, 24, 32, 40, 4096, 65535};
-  return (uint32_t)(sent / RING + random_below(3)) << 16 | sizes[random_below(6)];
+  static const uint32_t sizes[] = {1, 24, 32, 40, 4096, 65534, 65535};
+  return (uint32_t)(sent / RING + random_below(3)) << 16 | sizes[random_below(7)];
 }
 
 static size_t fill(uint32_t* words, uint64_t sent) {

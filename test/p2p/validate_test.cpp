@@ -74,6 +74,21 @@ TEST(Validate, AcceptsTheFullSizeAndRefusesLess) {
   }
 }
 
+TEST(Validate, EagerHeadersKeepTheirPayloadAndEnvelope) {
+  for (uint64_t bytes = 0; bytes < 100; ++bytes) {
+    const EagerHeader eager(uint64_t{5} << 40, EagerHeader::kMaxSource, 7);
+    const size_t size = EagerHeader::offset(bytes) + bytes;
+    const Header header = eager.expanded(size);
+    EXPECT_EQ(header.type, Type::eager);
+    EXPECT_EQ(header.length, bytes);
+    EXPECT_EQ(header.source, EagerHeader::kMaxSource);
+    EXPECT_EQ(header.tag, 7);
+    EXPECT_EQ(header.context, uint64_t{5} << 40);
+    EXPECT_EQ(eager.payload(size) - reinterpret_cast<const std::byte*>(&eager),
+              static_cast<ptrdiff_t>(EagerHeader::offset(bytes)));
+  }
+}
+
 TEST(Validate, RefusesContradictoryMessages) {
   const auto refused = [](Type type, int flags, uint32_t length, bool remote) {
     return !accepted({type, static_cast<uint8_t>(flags), length, kMaxControl, remote}, kMaxControl);
