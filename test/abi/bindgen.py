@@ -110,13 +110,13 @@ class Generator(unittest.TestCase):
     def test_unknown_kind_and_missing_function_are_errors(self):
         with open(APIS, encoding="utf-8") as stream:
             api = json.load(stream)
-        removed = api.pop("mpi_send")
+        removed = api.pop("mpi_ssend")
         path = self.path("apis.json")
         with open(path, "w", encoding="utf-8") as stream:
             json.dump(api, stream)
         self.assertIn("662 functions, not 664", generate(self.path("a"), apis=path).stderr)
         removed["parameters"][0]["kind"] = "SOMETHING_NEW"
-        api["mpi_send"] = removed
+        api["mpi_ssend"] = removed
         with open(path, "w", encoding="utf-8") as stream:
             json.dump(api, stream)
         self.assertIn("unknown parameter kind SOMETHING_NEW", generate(self.path("a"), apis=path).stderr)
