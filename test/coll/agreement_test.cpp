@@ -53,14 +53,14 @@ class AgreementTest : public ::testing::Test {
 };
 
 TEST_F(AgreementTest, OpenDomainsUseKernels) {
-  EXPECT_EQ(agreed(false).path, Path::kernels);
-  EXPECT_EQ(agreed(true).path, Path::kernels);
+  EXPECT_EQ(agreed(false).path, AgreedPath::kernels);
+  EXPECT_EQ(agreed(true).path, AgreedPath::kernels);
 }
 
 TEST_F(AgreementTest, UnknownDomainsAreOpened) {
   all(State::unknown);
-  EXPECT_EQ(agreed(false).path, Path::kernels);
-  EXPECT_EQ(agreed(true).path, Path::kernels);
+  EXPECT_EQ(agreed(false).path, AgreedPath::kernels);
+  EXPECT_EQ(agreed(true).path, AgreedPath::kernels);
 }
 
 TEST_F(AgreementTest, OneUnopenedDomainMakesAllRanksUseMessages) {
@@ -69,8 +69,8 @@ TEST_F(AgreementTest, OneUnopenedDomainMakesAllRanksUseMessages) {
     unopened.state = State::unknown;
     for (const uint32_t busy : {0u, 1u}) {
       unopened.busy = busy;
-      EXPECT_EQ(agreed(false).path, Path::messages);
-      EXPECT_EQ(agreed(true).path, Path::messages);
+      EXPECT_EQ(agreed(false).path, AgreedPath::messages);
+      EXPECT_EQ(agreed(true).path, AgreedPath::messages);
     }
     unopened.busy = 0;
   }
@@ -79,27 +79,27 @@ TEST_F(AgreementTest, OneUnopenedDomainMakesAllRanksUseMessages) {
 TEST_F(AgreementTest, UnfinishedCallsPreventOpening) {
   all(State::unknown);
   votes_[1].busy = 1;
-  EXPECT_EQ(agreed(false).path, Path::messages);
-  EXPECT_EQ(agreed(true).path, Path::messages);
+  EXPECT_EQ(agreed(false).path, AgreedPath::messages);
+  EXPECT_EQ(agreed(true).path, AgreedPath::messages);
 }
 
 TEST_F(AgreementTest, UnfinishedCallsPreventBlockingKernelsOnly) {
   votes_[2].busy = 1;
-  EXPECT_EQ(agreed(false).path, Path::messages);
-  EXPECT_EQ(agreed(true).path, Path::kernels);
+  EXPECT_EQ(agreed(false).path, AgreedPath::messages);
+  EXPECT_EQ(agreed(true).path, AgreedPath::kernels);
   EXPECT_FALSE(agreed(true).idle);
 }
 
 TEST_F(AgreementTest, RefusedDomainsAreNotUsed) {
   all(State::refused);
-  EXPECT_EQ(agreed(false).path, Path::messages);
-  EXPECT_EQ(agreed(true).path, Path::messages);
+  EXPECT_EQ(agreed(false).path, AgreedPath::messages);
+  EXPECT_EQ(agreed(true).path, AgreedPath::messages);
 }
 
 TEST_F(AgreementTest, MismatchNamesTheRanks) {
   votes_[2].bytes = 12;
   const Agreement agreement = agreed(false);
-  EXPECT_EQ(agreement.path, Path::mismatch);
+  EXPECT_EQ(agreement.path, AgreedPath::mismatch);
   EXPECT_EQ(agreement.to, 2);
   EXPECT_EQ(agreement.expected, 12u);
 }
