@@ -204,12 +204,13 @@ PACKAGES = {
         0,
         needs=("gfortran",),
     ),
-    # Its tests end with an error if one fails. One process of each host serves the others' requests.
+    # One process of each host serves the others' requests. Two tests, which compute for minutes (products of matrices of
+    # 2048 rows by plain loops), are left out.
     "globalarrays": Package(
         "ga",
         "cmake -S . -B weft -DENABLE_FORTRAN=OFF -DENABLE_CXX=OFF -DGA_RUNTIME=MPI_PROGRESS_RANK -DMPI_C_COMPILER=mpicc "
         "-DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS='-O1 -w' && make -j $JOBS -C weft",
-        "cd weft/global/testing && " + CTEST,
+        "cd weft/global/testing && " + CTEST.replace("ctest ", "ctest -E '^(cache_test|testmatmultc)$' "),
         r"^test \S+ ",
         0,
         needs=("cmake",),
