@@ -36,7 +36,7 @@ class Bars(unittest.TestCase):
         for name in bars.BARS:
             stem = name.replace(", lone", "")
             if stem.startswith("lone "):
-                stem = "lone %s 8 B"
+                stem = "lone {name} 8 B"
             elif stem.startswith("Jacobi 16384 x 32768"):
                 stem = "Jacobi 16384 x 32768 on %d"
             self.assertIn(stem, text)
