@@ -46,7 +46,7 @@ class Request {
   Request& operator=(const Request&) = delete;
 
   [[nodiscard]] bool complete() const { return complete_.load(std::memory_order_acquire); }
-  /// Marks the request complete. A request that the user has freed already is destroyed at once.
+  /// Marks the request complete. A request without a handle is destroyed at once.
   void finish() {
     ++finished_;
     complete_.store(true, std::memory_order_release);
@@ -91,7 +91,7 @@ class Request {
   Kind kind;
   bool persistent = false;
   bool active = true;     ///< false: an inactive persistent request, complete with an empty status
-  bool detached = false;  ///< freed by MPI_Request_free while active
+  bool detached = false;  ///< has no handle: freed while active, or a part of another request
   uint64_t listed = 0;    ///< number of the last list of handles that named it
   Completion completion;
   Status outcome;                ///< error of the completed operation, or success
