@@ -426,8 +426,8 @@ void Engine::send_device(Transfer& t) {
   (managed ? managed_messages : device_messages).add();
   (managed ? managed_bytes : device_bytes).add(t.bytes);
   keep_running();
-  for (const Protocol* protocol : protocols())
-    if (protocol->send != nullptr && protocol->send(*this, t)) return;
+  for (const Protocol* protocol : protocols_that_send())
+    if (protocol->send(*this, t)) return;
   count_sent(peers_[t.peer], {t.context, t.comm->rank(), t.tag}, t.bytes);
   send_rts(t);
 }

@@ -56,6 +56,7 @@ struct PackedSend final : ProtocolState {
 // Sends a few bytes of device memory that the CPU reads itself through the BAR. Returns false if this is not
 // possible; nothing was done then.
 bool send_through_bar(Engine& engine, Transfer& t) {
+  if (!device::bar_ready()) return false;
   const trace::Range range("p2p.eager_bar");
   std::byte copied[device::kMaxBarRead];
   Peer& peer = engine.peer(t.peer);

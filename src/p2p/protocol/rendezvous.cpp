@@ -34,9 +34,8 @@ void Engine::send_rts(Transfer& t) {
 /// Appends how the receiver reaches the payload; without it, only fragments are possible.
 RtsPart Engine::append_rts(Transfer& t, ReadyToSend& rts, std::byte* out) {
   if (!peers_[t.peer].remote) instance.memory->withdraw_freed();
-  for (const Protocol* protocol : protocols())
-    if (protocol->append_rts != nullptr)
-      if (const auto part = protocol->append_rts(*this, t, rts, out)) return *part;
+  for (const Protocol* protocol : protocols_that_append())
+    if (const auto part = protocol->append_rts(*this, t, rts, out)) return *part;
   return {0};
 }
 

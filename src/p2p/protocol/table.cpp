@@ -3,6 +3,7 @@
 // hypothetical messages, by explain_send().
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "base/counters.hpp"
 #include "base/events.hpp"
@@ -20,6 +21,19 @@ log::SlowPath no_single_copy{"p2p.no_single_copy",
 constexpr std::array kProtocols = {&kFragments,  &kAnnounced, &kRmaFragments, &kMapped, &kStrided,
                                    &kSingleCopy, &kEagerPack, &kBounce,       &kUpload, &kRmaGet,
                                    &kPut,        &kBar,       &kPackedEager,  &kEager};
+
+/// The protocols that have a hook, so that a message does not look at those without it.
+template <class Hook>
+std::vector<const Protocol*> having(Hook Protocol::*hook) {
+  std::vector<const Protocol*> found;
+  for (const Protocol* protocol : kProtocols)
+    if (protocol->*hook != nullptr) found.push_back(protocol);
+  return found;
+}
+const std::vector<const Protocol*> receivers = having(&Protocol::applicable),
+                                   senders = having(&Protocol::send),
+                                   appenders = having(&Protocol::append_rts);
+constexpr unsigned kFewestCopies = 1;  // no protocol moves a payload without a copy
 
 /// Messages that this process has received by a protocol.
 struct Received {
@@ -87,6 +101,8 @@ events::Event protocol_chosen("p2p.protocol_chosen",
 }  // namespace
 
 std::span<const Protocol* const> protocols() { return kProtocols; }
+std::span<const Protocol* const> protocols_that_send() { return senders; }
+std::span<const Protocol* const> protocols_that_append() { return appenders; }
 
 uint8_t index_of(const Protocol& protocol) {
   const auto* const at = std::find(kProtocols.begin(), kProtocols.end(), &protocol);
@@ -99,6 +115,7 @@ void count_message(const Protocol& protocol, uint32_t source, int tag, uint64_t 
     if (one.protocol != &protocol) continue;
     one.messages.add();
     one.bytes.add(bytes);
+    break;
   }
   if (protocol_chosen.wanted()) [[unlikely]]
     protocol_chosen.raise({source, static_cast<uint64_t>(tag), bytes, index_of(protocol)});
@@ -116,13 +133,15 @@ bool MessageInfo::sender_readable() const {
 const Protocol* select(const MessageInfo& message, uint32_t tried) {
   const Protocol* best = nullptr;
   unsigned lowest = UINT32_MAX;
-  for (size_t i = 0; i < kProtocols.size(); ++i) {
-    const Protocol& protocol = *kProtocols[i];
-    if (protocol.applicable == nullptr || (tried >> i & 1) != 0 || !protocol.applicable(message)) continue;
-    const unsigned cost = protocol.cost(message);
+  for (const Protocol* protocol : receivers) {
+    if (tried != 0 && (tried >> index_of(*protocol) & 1) != 0) continue;
+    if (!protocol->applicable(message)) continue;
+    const unsigned cost = protocol->cost(message);
+    WEFT_ASSERT(cost >= kFewestCopies);
     if (cost >= lowest) continue;
-    best = &protocol;
+    best = protocol;
     lowest = cost;
+    if (cost == kFewestCopies) break;
   }
   return best;
 }
