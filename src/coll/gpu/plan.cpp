@@ -24,7 +24,7 @@ config::Choice enabled{
     "coll.gpu",
     0,
     {"on", "off"},
-    "KernelCollective on device buffers by kernels, if every rank has a GPU of its own; off: they use "
+    "Collectives on device buffers by kernels, if every rank has a GPU of its own; off: they use "
     "messages.",
     "application kernels fill the GPU and wait for collectives, or a problem may be in these kernels "
     "(off)"};
