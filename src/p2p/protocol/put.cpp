@@ -259,7 +259,6 @@ bool PutProtocol::put(Transfer& t) {
   const bool reply_due = std::exchange(peer.reply_due, false);
   if (peer.remote || !t.contiguous || setting_put.is("off") || engine_.instance.failures.failed(t.peer))
     return false;
-  if (engine_.getting_from(t.peer) && device::kernel_options_for(t.bytes).resident_blocks != 0) return false;
   const match::Key key{t.context, t.comm->rank(), t.tag};
   if (!peer.last_sent) {
     peer.last_sent = &last_sent_.emplace_back();
@@ -267,7 +266,9 @@ bool PutProtocol::put(Transfer& t) {
   }
   ReadyToReceive& rtr = engine_.shm()->rtr_slot(t.peer, slot_of(key));
   uint64_t state = find_advertised(rtr, key, t, peer);
-  if (state == 0 && reply_due && setting_rtr_wait != 0 && should_try(peer.rtr_misses)) {
+  if (state == 0 && !reply_due) return false;
+  if (engine_.getting_from(t.peer) && device::kernel_options_for(t.bytes).resident_blocks != 0) return false;
+  if (state == 0 && setting_rtr_wait != 0 && should_try(peer.rtr_misses)) {
     const uint64_t until = monotonic_ns() + rtr_wait_of(t);
     while ((state = find_advertised(rtr, key, t, peer)) == 0 && monotonic_ns() < until) {
     }
