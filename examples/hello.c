@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The first program of docs/get-started.md: the sum of all ranks. mpicc examples/hello.c -o hello; mpiexec -n 4 ./hello
+// The first program of docs/get-started.md: the sum of all ranks.
+// mpicc examples/hello.c -o hello; mpiexec -n 4 ./hello
 #include <mpi.h>
 #include <stdio.h>
 

@@ -35,7 +35,10 @@ def check_source(root, path):
         yield "%s: %d lines, more than %d: split the file" % (path, len(lines), MAX_LINES)
     for number, line in enumerate(lines, 1):
         if GENERATION.search(line) and not path.endswith(".py"):
-            yield "%s:%d: a value of __CUDA_ARCH__: one PTX serves all GPU generations (tools/setup/kernels.py)" % (path, number)
+            yield "%s:%d: a value of __CUDA_ARCH__: one PTX serves all GPU generations (tools/setup/kernels.py)" % (
+                path,
+                number,
+            )
 
 
 def check_document(root, path):

@@ -182,8 +182,14 @@ PACKAGES = {
         r"^(\S+ ){3}\S+$",
         1e-12,
     ),
-    "fftw_fortran": Package("fftw3", FFTW_FORTRAN_BUILD, "for n in 1 2 4; do mpiexec -n $n ./fftw_fortran || exit 1; done",
-                            r"^fortran ", 0, needs=("gfortran",)),  # fmt: skip
+    "fftw_fortran": Package(
+        "fftw3",
+        FFTW_FORTRAN_BUILD,
+        "for n in 1 2 4; do mpiexec -n $n ./fftw_fortran || exit 1; done",
+        r"^fortran ",
+        0,
+        needs=("gfortran",),
+    ),  # fmt: skip
     "hdf5": Package(
         "hdf5",
         HDF5_LIBRARY + "make -C test libh5test.la && "

@@ -120,7 +120,10 @@ def page(found):
     text += EXPERTS
     for setting in found:
         if setting["level"] == "internal":
-            text += "| `%s` | %s |\n" % (setting["variable"], " | ".join(map(cell, (*values(setting), setting["help"]))))
+            text += "| `%s` | %s |\n" % (
+                setting["variable"],
+                " | ".join(map(cell, (*values(setting), setting["help"]))),
+            )
     return text
 
 

@@ -83,7 +83,9 @@ class Tools:
             return
         if os.uname().machine not in ("x86_64", "aarch64"):
             raise Missing("no NVRTC is available for %s" % os.uname().machine)
-        print_message("downloading NVRTC and ptxas, the compilers of GPU kernels (Python packages, 132 MB), into build/tools")
+        print_message(
+            "downloading NVRTC and ptxas, the compilers of GPU kernels (Python packages, 132 MB), into build/tools"
+        )
         self.pip.install(["-r", os.path.join(HERE, "cuda.txt")], self.path("cuda12"))
 
     def googletest(self):

@@ -13,11 +13,17 @@ namespace weft::compat {
 /// a member is one load, not two.
 extern Native native __attribute__((visibility("hidden")));
 /// Functions of libmpi_abi.so.1 that are not in the standard, for X(name).
-#define WEFT_COMPAT_EXTENSIONS(X)                                                                        \
-  X(Query_cuda_support)                                                                                  \
-  X(Comm_revoke)                                                                                         \
-  X(Comm_is_revoked) X(Comm_get_failed) X(Comm_ack_failed) X(Comm_failure_ack) X(Comm_failure_get_acked) \
-      X(Comm_agree) X(Comm_iagree) X(Comm_shrink)
+#define WEFT_COMPAT_EXTENSIONS(X) \
+  X(Query_cuda_support)           \
+  X(Comm_revoke)                  \
+  X(Comm_is_revoked)              \
+  X(Comm_get_failed)              \
+  X(Comm_ack_failed)              \
+  X(Comm_failure_ack)             \
+  X(Comm_failure_get_acked)       \
+  X(Comm_agree)                   \
+  X(Comm_iagree)                  \
+  X(Comm_shrink)
 struct Extensions {
 #define WEFT_COMPAT_MEMBER(name) decltype(&::MPIX_##name) name;
   WEFT_COMPAT_EXTENSIONS(WEFT_COMPAT_MEMBER)
