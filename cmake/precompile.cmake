@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Options for a short first build. Both are off by default where there is a compiler cache: caches do not support
-# precompiled headers, and both hide missing includes.
+# Options for a short first build. Both are off by default where the user names a compiler cache: caches do not support
+# precompiled headers. Both hide missing includes; the preset dev has neither.
 # weft_precompile(target [LIKE other] [AND headers...]): precompiles the standard headers and others for the target's C++
 # files. Targets LIKE another one, with the same flags, share its precompiled header.
 # weft_group(target pattern): compiles the C++ files of a target that match in groups, which share what the headers

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # `make sdist`: the source distribution builds without a network, with the system's compiler, CMake and Python alone, and
 # a program runs with two ranks. As root the build has no network interface; elsewhere PATH has no downloaded tools.
-# Arguments: options of the build of this tree, whose compiler cache then has most of the objects.
+# Arguments: options of the build of this tree; its compiler cache, if it names one, then has most of the objects.
 import glob
 import os
 import shutil
@@ -14,13 +14,13 @@ import unittest
 
 SOURCE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
-OPTIONS = [word for word in sys.argv[1:] if word.startswith("-D")]
+OPTIONS = [word for word in sys.argv[1:] if word.startswith("-D") and not word.endswith("=")]
 
 
 def compiler_cache(tree):
     """Returns the variables by which ccache finds objects that were compiled in another tree."""
     ccache = shutil.which("ccache", path=SYSTEM_PATH)
-    if ccache is None:
+    if ccache is None or not any("_COMPILER_LAUNCHER=" in option for option in OPTIONS):
         return {}
     folder = subprocess.run([ccache, "-k", "cache_dir"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     return {"CCACHE_DIR": folder, "CCACHE_BASEDIR": tree, "CCACHE_NOHASHDIR": "1"}
