@@ -28,15 +28,10 @@ class Failure(Exception):
     """The requested operation failed. Exit status 1."""
 
 
-def supports_rich(stream: TextIO) -> bool:
-    """Returns True if a stream is a terminal with colour support and rich is installed."""
+def rich_for(stream: TextIO) -> ModuleType | None:
+    """Returns the module rich; None without it, or if the stream is no terminal with colour support."""
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return False
-    return rich_or_none() is not None
-
-
-def rich_or_none() -> ModuleType | None:
-    """Returns the module rich; None if not installed (a prefix of `make` needs no Python packages)."""
+        return None
     try:
         import rich.box
         import rich.console
@@ -56,8 +51,8 @@ def table(
 ) -> None:
     """Prints a table. `numbers`: headings of right-aligned columns; `style(row)`: a rich style or None."""
     rows = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    if supports_rich(sys.stdout):
-        return rich_table(headings, rows, numbers, style)
+    if rich := rich_for(sys.stdout):
+        return rich_table(rich, headings, rows, numbers, style)
     widths = [max([len(heading), *(len(row[at]) for row in rows)]) for at, heading in enumerate(headings)]
     shrink(widths)
     for row in [list(headings), *rows]:
@@ -81,8 +76,7 @@ def shrink(widths: list[int]) -> None:
         widths[widest] = max(MIN_COLUMN, widths[widest] - excess)
 
 
-def rich_table(headings, rows, numbers, style):
-    rich = rich_or_none()
+def rich_table(rich, headings, rows, numbers, style):
     grid = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
         grid.add_column(heading, justify="right" if heading in numbers else "left", overflow="fold")
@@ -94,10 +88,10 @@ def rich_table(headings, rows, numbers, style):
 @contextlib.contextmanager
 def progress(total: int, label: str) -> Iterator[Callable[[str], None]]:
     """Yields step(text), called at the start of each of `total` steps. Prints to stderr if it is a terminal."""
-    if not supports_rich(sys.stderr):
+    rich = rich_for(sys.stderr)
+    if rich is None:
         yield plain_steps(total, label)
         return
-    rich = rich_or_none()
     columns = (*rich.progress.Progress.get_default_columns()[:3], rich.progress.TimeRemainingColumn())
     with rich.progress.Progress(*columns, console=rich.console.Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)

@@ -47,7 +47,7 @@ def load(path: str) -> dict:
 
 def is_number(value: object) -> bool:
     """Returns True for a number from 0 to 1e18; bool and NaN are none. Longer integers do not fit a float."""
-    return type(value) in (int, float) and 0 <= value <= 1e18
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1e18
 
 
 def malformed(found: dict) -> str:
@@ -132,7 +132,7 @@ def kinds(found: dict) -> list[str]:
 def curves(found: dict) -> dict[str, list[tuple[int, float]]]:
     """Returns {label: [(size, value)]} with one entry per run and combination of kinds."""
     name, several = field(found), len(kinds(found)) > 1
-    lines = {}
+    lines: dict[str, list[tuple[int, float]]] = {}
     for run in runs(found):
         for row in run.get("rows") or []:
             label = f"{run['name']}, {kinds_of(row)}" if several else run["name"]

@@ -72,7 +72,7 @@ def run(arguments):
 
 def show(lines, *, json_lines):
     """Prints each sample; on a terminal with rich the table is updated in place."""
-    rich = output.rich_or_none() if output.supports_rich(sys.stdout) else None
+    rich = output.rich_for(sys.stdout)
     before = None
     if json_lines:
         for line in lines:

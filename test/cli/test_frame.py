@@ -79,12 +79,14 @@ def test_rich_table(monkeypatch):
     output.table(["name", "us"], [["a", "1.5"]], numbers=("us",), style=lambda row: "green")
     assert "\x1b[" in stream.getvalue() and "1.5" in stream.getvalue()
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not output.supports_rich(stream)
+    assert output.rich_for(stream) is None
 
 
 def test_without_rich(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "rich", None)
-    assert output.rich_or_none() is None
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert output.rich_for(Terminal()) is None
     monkeypatch.setattr(sys, "stderr", Terminal())
     with output.progress(2, "work") as step:
         step("first")

@@ -27,6 +27,7 @@ def why_not_taken() -> str:
     words = children.python("weft_mpi.machine.descriptors")
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, env=children.clean_environment()) as child:
+        assert child.stdout is not None
         child.stdout.readline()
         process, why = call(PIDFD_OPEN, child.pid, 0)
         if process < 0:

@@ -45,7 +45,7 @@ class Nvml:
         states = [self._number(ctypes.c_uint, "nvmlDeviceGetNvLinkState", device, link) for link in range(MAX_LINKS)]
         known = [state for state in states if state is not None]
         version = self._number(ctypes.c_uint, "nvmlDeviceGetNvLinkVersion", device, 0) if known else None
-        return sum(known), len(known), LINK_GB_S.get(version, 25)
+        return sum(known), len(known), LINK_GB_S.get(version or 0, 25)
 
     def nvlink_between(self, one: ctypes.c_void_p, other: ctypes.c_void_p) -> bool:
         """Returns True if two devices copy over NVLink (nvmlDeviceGetP2PStatus, NVLINK)."""

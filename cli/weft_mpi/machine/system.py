@@ -100,15 +100,14 @@ def describe() -> dict[str, object]:
     """Returns the description of the machine for result files."""
     driver, _ = cuda.open_driver()
     manager, _ = nvml.open_nvml()
-    devices, handle = [], None
+    devices, links, each = [], 0, 0
     if driver:
         try:
             devices = driver.devices()
         except cuda.Unavailable:
             devices = []
-    if devices and manager:
-        handle = manager.device(devices[0]["pci"])
-    links, _, each = manager.links(handle) if handle else (0, 0, 0)
+    if devices and manager and (handle := manager.device(str(devices[0]["pci"]))):
+        links, _, each = manager.links(handle)
     return {
         "host": socket.gethostname(),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%MZ"),
