@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "stream/stream_comm.hpp"
+#include "time_limit.hpp"
 
 namespace {
 
@@ -169,13 +170,6 @@ int operate(const std::string& what, double& took) {
   return code;
 }
 
-/// Seconds from the last success to the error: longer where other processes of the machine share its cores.
-double limit() {
-  double load = 0;
-  if (getloadavg(&load, 1) != 1) return kLimit;
-  return kLimit * std::max(1.0, load / static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)));
-}
-
 /// Each survivor sends to the next one.
 bool ring_of_survivors() {
   int next = (rank + 1) % size, before = (rank + size - 1) % size, number = -1;
@@ -234,8 +228,8 @@ int main(int argc, char** argv) {
   char text[MPI_MAX_ERROR_STRING];
   MPI_Error_class(code, &error_class);
   MPI_Error_string(code, text, &length);
-  const bool good =
-      error_class == MPIX_ERR_PROC_FAILED && took < limit() + static_cast<double>(lifetime) * 1e-6;
+  const bool good = error_class == MPIX_ERR_PROC_FAILED &&
+                    took < weft::test::time_limit(kLimit) + static_cast<double>(lifetime) * 1e-6;
   const bool alive = ring_of_survivors();
   std::printf("%s rank %d: %s after %.3f s%s\n", good && alive ? "good" : "BAD", rank, text, took,
               alive ? "" : "; no message from the other survivors");

@@ -11,7 +11,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "launch"))
 RUNS = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 1
 from support import PEER as PROGRAM  # noqa: E402
-from support import Mark, run  # noqa: E402
+from support import Mark, run, time_limit  # noqa: E402
 
 RANKS = 4
 POINT_TO_POINT = ("send", "ssend", "receive", "any_source", "probe", "test")
@@ -182,7 +182,7 @@ class ProcessFailure(unittest.TestCase):
         self.assertIn("was killed by signal 9", errors)
         self.assertNotIn("weft[", errors)  # a survivor's message
         self.assertEqual(output, "")
-        self.assertLess(seconds, 4)  # start-up included
+        self.assertLess(seconds, time_limit(4))  # start-up included
 
     def test_by_default_the_launcher_ends_the_job(self):
         for _ in range(RUNS):

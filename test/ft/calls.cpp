@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "time_limit.hpp"
+
 namespace {
 
 int rank, size, failures = 0;
@@ -156,13 +158,10 @@ const std::vector<Wait> waits = {
      }},
 };
 
-/// Longer where other processes share the cores, and under sanitizers.
+/// Longer where ranks share the cores.
 double limit() {
-  double load = 0;
   const double cores = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
-  const double base = std::getenv("TEST_SANITIZED") != nullptr ? 10 * kLimit : kLimit;
-  if (getloadavg(&load, 1) != 1) return base;
-  return base * std::max({1.0, 4 * size / cores, 4 * load / cores});
+  return weft::test::time_limit(kLimit * std::max(1.0, 4 * size / cores));
 }
 
 /// Rank 0 revokes a communicator on which the others wait for it.

@@ -12,6 +12,12 @@ PEER = os.path.abspath(sys.argv.pop(1))
 CORES = len(os.sched_getaffinity(0))
 
 
+def time_limit(seconds):
+    """The limit for what takes at most `seconds` on idle cores: longer on busy ones, and under sanitizers."""
+    sanitized = 10 if "TEST_SANITIZED" in os.environ else 1
+    return seconds * sanitized * max(1, os.getloadavg()[0] / CORES)
+
+
 def clean_environment(**variables):
     """The environment without launcher variables, plus the given ones."""
     prefixes = ("PMI_", "PMIX_", "OMPI_", "SLURM_", "HYDI_", "MPI_LOCAL", "WEFT_")
