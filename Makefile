@@ -38,7 +38,7 @@ $(READY) $(READY)-cli $(READY)-tests: $(SETUP)
 	@python3 tools/setup/setup.py --tools $(TOOLS) $(DOWNLOADS) --stamp $@
 
 configure: $(READY)
-	@$(ENV) cmake --preset $(PRESET) --log-level=NOTICE $(CMAKE_ARGS)
+	@$(ENV) cmake --preset $(PRESET) --log-level=NOTICE -DWEFT_TESTS=$$(test -e $(READY)-tests && echo ON || echo OFF) $(CMAKE_ARGS)
 
 install: $(READY)-cli configure
 	@$(ENV) cmake --build $(BUILD) -j $(JOBS)
