@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Every program validates every combination of host, pinned, device and managed memory, on GPUs or on the emulated
-# driver. KINDS_MIN, KINDS_MAX: smallest and largest size in bytes; KINDS_ITERATIONS: iterations per size.
+# driver. KINDS_MIN, KINDS_MAX: smallest and largest size in bytes; KINDS_ITERATIONS: iterations per size;
+# KINDS_WINDOW: messages of a window.
 import os
 import subprocess
 import unittest
@@ -11,6 +12,7 @@ COMBINATIONS = 16
 SMALLEST = int(os.environ.get("KINDS_MIN", "1"))
 LARGEST = int(os.environ.get("KINDS_MAX", str(64 << 20)))
 ITERATIONS = os.environ.get("KINDS_ITERATIONS", "5")
+WINDOW = ["-W", os.environ.get("KINDS_WINDOW", "64")]
 
 
 class Kinds(unittest.TestCase):
@@ -27,16 +29,16 @@ class Kinds(unittest.TestCase):
         self.check("latency", 1, 64 << 20)
 
     def test_bw(self):
-        self.check("bw", 1, 16 << 20)
+        self.check("bw", 1, 16 << 20, *WINDOW)
 
     def test_bibw(self):
-        self.check("bibw", 1, 16 << 20)
+        self.check("bibw", 1, 16 << 20, *WINDOW)
 
     def test_multi_lat(self):
         self.check("multi_lat", 8 << 10, 64 << 10, ranks=4)
 
     def test_mbw_mr(self):
-        self.check("mbw_mr", 8 << 10, 64 << 10, ranks=4)
+        self.check("mbw_mr", 8 << 10, 64 << 10, *WINDOW, ranks=4)
 
     def test_alltoall(self):
         self.check("alltoall", 1, 4 << 20)

@@ -17,7 +17,7 @@ COMMANDS = {  # commands of each file of bin/; the first command also runs with 
     "weft": (("--version",), ("info",), ("info", "--config"), ("doctor",), ("bench", "--list"), ("explain", "--help"),
              ("report", "--help"), ("tune", "--help"), ("hang", "1"), ("top", "1"), ("trace", "--help"),
              ("completion", "bash")),
-    "mpiexec": (("--version",), ("-n", "2", os.path.join(BIN, "weft"), "doctor")),
+    "mpiexec": (("--version",), ("-n", "2", os.path.join(BIN, "weft"), "info")),
     "mpirun_rsh": (("--version",), ("-np", "1", "localhost", os.path.join(BIN, "weft"), "info")),
     "mpirun": (("--version",), ("-n", "1", os.path.join(BIN, "weft"), "info")),
     "mpicc": (("-show", "a.c"), ("-showme:version",), ("-c", "a.c")),
@@ -107,7 +107,7 @@ class CurrentDirectory(unittest.TestCase):
                     done = self.run_in_folder([os.path.join(BIN, script), *commands[0]], PYTHONPATH=path)
                     self.assertEqual(self.executed(), [], done.stderr)
                     self.assertEqual(done.returncode, 0, done.stderr)
-        done = self.run_in_folder([os.path.join(BIN, "weft"), "doctor"], PYTHONPATH="::.")
+        done = self.run_in_folder([os.path.join(BIN, "weft"), "info"], PYTHONPATH="::.")
         self.assertEqual(self.executed(), [], done.stderr)
 
     def test_absolute_entries_of_pythonpath_are_the_users_choice(self):

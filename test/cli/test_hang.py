@@ -186,11 +186,16 @@ def test_timeout_of_the_whole_job(program, mode, expected):
 
 
 def test_interrupt(program):
-    job = start("-n", "3", program, "ring")
-    error = []
-    time.sleep(0.7)
-    job.send_signal(signal.SIGINT)
-    error = job.communicate(timeout=60)[1]
+    def heed():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # shells ignore it for background jobs, and so does mpiexec
+
+    job = start("-n", "3", program, "ring", preexec_fn=heed)
+    try:
+        time.sleep(0.7)
+        job.send_signal(signal.SIGINT)
+        error = job.communicate(timeout=60)[1]
+    finally:
+        job.kill()
     assert job.returncode == 130 and "deadlock: rank 0" in error and "interrupted" in error
 
 

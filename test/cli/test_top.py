@@ -127,7 +127,7 @@ def test_ends_with_the_job(weft, job):
 
 def test_refusals(weft):
     assert weft("top", "1", "-i", "0").status == 2
-    assert "is not a rank" in weft("top", str(os.getpid())).err
+    assert "is not a rank" in weft("top", str(os.getpid()), "-c", "1").err
 
 
 def test_texts():
