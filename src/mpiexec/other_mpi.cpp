@@ -50,8 +50,10 @@ std::string other_mpi_of(pid_t pid) {
   for (std::string line; std::getline(maps, line);) {
     const size_t path = line.find('/');
     if (path == line.npos) continue;
-    if (is_other_mpi(std::string_view(line).substr(line.rfind('/') + 1)) &&
-        !is_translation(line.substr(path)))
+    const std::string_view file = std::string_view(line).substr(line.rfind('/') + 1);
+    // A library for Fortran says nothing: it may be on top of Weft's (own_fortran.hpp), else its MPI is there
+    // too.
+    if (is_other_mpi(file) && file.find("fort.so.") == file.npos && !is_translation(line.substr(path)))
       return line.substr(path);
   }
   return "";

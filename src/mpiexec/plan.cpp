@@ -17,6 +17,7 @@
 #include "launch/environment.hpp"
 #include "mpiexec/elf.hpp"
 #include "mpiexec/other_mpi.hpp"
+#include "mpiexec/own_fortran.hpp"
 
 namespace weft::mpiexec {
 
@@ -58,21 +59,23 @@ std::string locate_program(const Program& program, const Variables& variables) {
 /// lib/compat has. All programs get both folders: what Python or a shell script loads is not known here.
 void prepend_library_path(Variables& variables, const Program& program, const std::string& directory) {
   if (directory.empty()) return;
+  const std::string path = locate_program(program, variables);
+  const std::string own_fortran = own_fortran_library(path, variables["LD_LIBRARY_PATH"], directory);
   const std::string compat = directory + "/compat";
   if (::access(compat.c_str(), R_OK) == 0) prepend_path(variables, "LD_LIBRARY_PATH", compat);
   prepend_path(variables, "LD_LIBRARY_PATH", directory);
   // LD_PRELOAD also affects processes started by the program, so use it only if DT_RPATH overrides
   // LD_LIBRARY_PATH. Append: a profiler preloaded by the user must stay first to intercept MPI_ functions.
-  const std::string path = locate_program(program, variables);
-  const auto preload = [&](const std::string& name, const std::string& library) {
-    if (!has_overriding_rpath(path, name)) return;
+  const auto preload = [&](const std::string& library) {
     std::string& list = variables["LD_PRELOAD"];
     list += (list.empty() ? "" : ":") + library;
   };
-  preload(kLibrary, directory + "/" + kLibrary);
+  if (has_overriding_rpath(path, kLibrary)) preload(directory + "/" + kLibrary);
+  if (!own_fortran.empty()) preload(own_fortran);
   for (const std::string& needed : read_dynamic(path).needed)
-    if (const std::string library = translation_for(needed, directory); !library.empty())
-      preload(needed, library);
+    if (const std::string library = translation_for(needed, directory);
+        !library.empty() && has_overriding_rpath(path, needed))
+      preload(library);
 }
 
 void set_rank_variables(Variables& variables, int rank, int ranks, const std::string& job_id) {

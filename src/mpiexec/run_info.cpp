@@ -13,6 +13,7 @@
 #include "launch/cpus.hpp"
 #include "mpiexec/elf.hpp"
 #include "mpiexec/other_mpi.hpp"
+#include "mpiexec/own_fortran.hpp"
 #include "mpiexec/plan.hpp"
 
 namespace weft::mpiexec {
@@ -27,7 +28,7 @@ bool is_fortran(const std::string& library) {
 bool is_mpi_symbol(const std::string& name, bool fortran) {
   if (fortran)
     return ((name.starts_with("mpi_") || name.starts_with("pmpi_")) && name.ends_with("_")) ||
-           name.starts_with("__mpi_f08_");
+           name.starts_with("__mpi_") || name.starts_with("MPIR_F08_");
   for (const char* prefix : {"MPI_", "PMPI_", "MPIX_", "PMPIX_", "MPIR_", "ompi_", "OMPI_"})
     if (name.starts_with(prefix)) return true;
   return false;
@@ -79,16 +80,20 @@ Result<RunInfo> run_info(const std::string& path, const std::string& library_dir
     }
     info.text += "script of " + program + "\n";
   }
+  const char* const search = std::getenv("LD_LIBRARY_PATH");
+  const std::string own_fortran =
+      own_fortran_library(program, search != nullptr ? search : "", library_directory);
   bool found = false;
   for (const std::string& library : read_dynamic(program).needed) {
     const std::string translation = translation_for(library, library_directory);
     const bool own = library == "libmpi_abi.so.1";
     if (!own && translation.empty() && other_mpi_among({library}, library_directory).empty()) continue;
     found = true;
-    const std::string given = own ? library_directory + "/" + library : translation;
+    const bool keeps = is_fortran(library) && !own_fortran.empty();
+    const std::string given = own ? library_directory + "/" + library : keeps ? own_fortran : translation;
     info.text += "linked with " + library + " (" + interface_of(library) + ")\n";
-    info.text +=
-        "mpiexec gives it " + (given.empty() ? "no library: Weft has none of this name" : given) + "\n";
+    info.text += "mpiexec gives it " + (given.empty() ? "no library: Weft has none of this name" : given) +
+                 (keeps ? ", its own, for objects of its modules" : "") + "\n";
     if (given.empty())
       info.runs = false;
     else

@@ -162,9 +162,11 @@ PROGRAMS = {
                              "cc -w -I$ROOT/usr/include -I$OPENMPI/include $HERE/global_arrays.c -o ga $LIB/libga-openmpi.a "
                              "$LIB/libarmci-openmpi.a $LIB/libscalapack-openmpi.so.2.2 $LIB/libmpi.so.40 -llapack -lblas "
                              "-lgfortran -lm -Wl,--allow-shlib-undefined && $RUN ./ga", r"^ga "),
-    "C++ bindings": Program("libopenmpi-dev", "c++ -w -I$OPENMPI/include/openmpi -I$OPENMPI/include $HERE/cxx_bindings.cpp "
+    "C++ bindings (Open MPI)": Program("libopenmpi-dev", "c++ -w -I$OPENMPI/include/openmpi -I$OPENMPI/include $HERE/cxx_bindings.cpp "
                             "-o cxx $ROOT/%s/libmpi_cxx.so.40 $ROOT/%s/libmpi.so.40 -Wl,--allow-shlib-undefined && $RUN ./cxx"
                             % (LIBRARIES, LIBRARIES), r"^cxx "),
+    "C++ bindings (MPICH)": Program("libmpich-dev libmpich12", "c++ -w -I$ROOT/usr/include/x86_64-linux-gnu/mpich $HERE/cxx_bindings.cpp -o cxx "
+                                    "$LIB/libmpichcxx.so.12 $LIB/libmpich.so.12 -Wl,--allow-shlib-undefined && $RUN ./cxx", r"^cxx ", 0, "mpich"),
     "python3-mpi4py": Program("python3-mpi4py", "PYTHONPATH=$ROOT/usr/lib/python3/dist-packages $RUN /usr/bin/python3 p.py",
                               r"^result", 1e-12),
     **simulations.PROGRAMS,
@@ -247,7 +249,7 @@ def main():
     except Missing as error:
         skip(str(error))
     for name, program in PROGRAMS.items():
-        if chosen.only and name.split()[0] not in chosen.only.split(","):
+        if chosen.only and name not in chosen.only.split(",") and name.split()[0] not in chosen.only.split(","):
             continue
         try:
             fetch(root, program.packages.split())

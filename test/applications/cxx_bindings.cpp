@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The C++ bindings of Open MPI 4, which MPI 3 has removed: user operations, error handlers, attributes,
-// exceptions (Debian's build has none and goes on). Each rank prints its results; binaries.py compares them
-// with those on Open MPI.
+// The C++ bindings of Open MPI 4 and MPICH, which MPI 3 has removed: user operations, error handlers,
+// attributes, exceptions (Debian's build for Open MPI has none and goes on). Each rank prints its results;
+// binaries.py compares them with those on their own MPI.
 #include <mpi.h>
 
 #include <cstdio>
@@ -9,6 +9,11 @@
 
 namespace {
 
+#ifdef MPICH
+using Value = void;
+#else
+using Value = const void;
+#endif
 std::string text;
 
 void add(const std::string& word, long value) { text += " " + word + " " + std::to_string(value); }
@@ -38,9 +43,9 @@ int remove(MPI::Comm&, int, void*, void*) {
   ++removals;
   return MPI_SUCCESS;
 }
-int copy_type(const MPI::Datatype& type, int, void*, const void* value, void* result, bool& flag) {
+int copy_type(const MPI::Datatype& type, int, void*, Value* value, void* result, bool& flag) {
   add("copy of a datatype of bytes", type.Get_size());
-  *static_cast<const void**>(result) = value;
+  *static_cast<Value**>(result) = value;
   flag = true;
   return MPI_SUCCESS;
 }

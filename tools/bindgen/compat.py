@@ -82,6 +82,8 @@ MPI_ERR_LASTCODE""".split()
 BY_HAND = set(
     """
 Op_create Comm_create_errhandler File_create_errhandler Win_create_errhandler Session_create_errhandler
+Comm_set_errhandler File_set_errhandler Win_set_errhandler Comm_get_errhandler File_get_errhandler Win_get_errhandler
+Comm_call_errhandler File_call_errhandler Win_call_errhandler Errhandler_free
 Comm_create_keyval Type_create_keyval Win_create_keyval Keyval_create Grequest_start Register_datarep
 Comm_get_attr Win_get_attr Attr_get Type_get_contents Init_thread Session_init Abi_get_version
 Get_version Error_class Error_string

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Functions that take callbacks. The program's functions get its own handles, error codes and statuses.
 #include <new>
+#include <utility>
 
 #include "api/compat/cxx.hpp"
+#include "api/compat/languages.hpp"
 #include "api/compat/trampolines.hpp"
 #include "api/compat/translate.hpp"
 
@@ -10,17 +12,14 @@ namespace weft::compat {
 
 namespace {
 
-/// The state of an attribute key. It is never freed: attributes may outlive MPI_*_free_keyval.
-struct Key {
-  void (*copy)(), (*remove)();
-  void* state;
-};
-
 template <class K>
 int copy_attribute(typename K::Native object, int keyval, void* state, void* value, void* result, int* flag) {
   using Copy = int (*)(Handle, int, void*, void*, void*, int*);
   const Key& key = *static_cast<Key*>(state);
   const Borrowed<K> borrowed(object);
+  if constexpr (kNamesCallers)
+    if (key.copy_caller != nullptr)
+      return in_error(call_copy(key, borrowed.handle(), out_keyval(keyval), value, result, flag));
   const auto copy = reinterpret_cast<Copy>(key.copy);
   return in_error(copy(borrowed.handle(), out_keyval(keyval), key.state, value, result, flag));
 }
@@ -29,22 +28,29 @@ int delete_attribute(typename K::Native object, int keyval, void* value, void* s
   using Delete = int (*)(Handle, int, void*, void*);
   const Key& key = *static_cast<Key*>(state);
   const Borrowed<K> borrowed(object);
+  if constexpr (kNamesCallers)
+    if (key.remove_caller != nullptr)
+      return in_error(call_remove(key, borrowed.handle(), out_keyval(keyval), value));
   return in_error(
       reinterpret_cast<Delete>(key.remove)(borrowed.handle(), out_keyval(keyval), value, key.state));
 }
 
 template <class K, class Create>
-int create_key(Create* create, void (*copy)(), void (*remove)(), int* keyval, void* state) {
-  auto* const key = new (std::nothrow) Key{copy, remove, state};
+int create_key(Create* create, Function copy, Function remove, int* keyval, void* state) {
+  auto* key = new (std::nothrow) Key{copy, remove, state};
   if (key == nullptr) return out_of_memory();
   int code = create(copy == nullptr ? nullptr : copy_attribute<K>,
                     remove == nullptr ? nullptr : delete_attribute<K>, keyval, key);
-  if (code != MPI_SUCCESS) delete key;
+  if (code != MPI_SUCCESS) {
+    delete key;
+    key = nullptr;
+  }
+  if constexpr (kNamesCallers) newest().key = key;
   return out_error(code);
 }
 
 template <class K, class Create>
-int create_errhandler(Create* create, void (*function)(), Handle* errhandler) {
+int create_errhandler(Create* create, Function function, Handle* errhandler) {
   using Traits = UserErrorHandler<K>;
   typename Traits::Native native_function = nullptr;
   if (function != nullptr) {
@@ -54,11 +60,57 @@ int create_errhandler(Create* create, void (*function)(), Handle* errhandler) {
   HandleOut<Errhandler> created(errhandler);
   const int code = create(native_function, created.get());
   created.finish();
+  if constexpr (kNamesCallers) newest().function = function;
   return out_error(code);
 }
 
+/// The error handler of the bindings' MPI::ERRORS_THROW_EXCEPTIONS for a kind of object: it returns.
+template <class K>
+void return_error(typename K::Native* /*object*/, int* /*code*/, ...) {}
+template <class K, class Create>
+MPI_Errhandler throw_exceptions(Create* create) {
+  static const MPI_Errhandler handler = [create] {
+    MPI_Errhandler created = MPI_ERRHANDLER_NULL;
+    create(return_error<K>, &created);
+    return created;
+  }();
+  return handler;
+}
+template <class K, class Create, class Set>
+int set_errhandler(Create* create, Set* set, ForeignOf<K> object, Handle errhandler) {
+  MPI_Errhandler handler = in<Errhandler>(errhandler);
+  if constexpr (kNamesCallers)
+    if (errhandler == kThrowExceptions) handler = throw_exceptions<K>(create);
+  return out_error(set(in<K>(object), handler));
+}
+template <class K, class Create, class Get>
+int get_errhandler(Create* create, Get* get, ForeignOf<K> object, Handle* errhandler) try {
+  HandleOut<Errhandler> found(errhandler);
+  const int code = get(in<K>(object), found.get());
+  if constexpr (kNamesCallers) {
+    if (code == MPI_SUCCESS && *found.get() == throw_exceptions<K>(create)) {
+      *errhandler = kThrowExceptions;
+      return out_error(native.Errhandler_free(found.get()));  // one reference stays here
+    }
+  }
+  found.finish();
+  return out_error(code);
+} catch (const std::bad_alloc&) {
+  return out_of_memory();
+}
+
+/// The bindings call the error handler again with the code that a function returns. A code of a failure is
+/// unlike all others of the last time; a class is an error of the program's own.
+template <class K, class Call>
+int call_errhandler(Call* call, ForeignOf<K> object, int code) {
+  if constexpr (kNamesCallers)
+    if (code > foreign::ERR_LASTCODE && std::exchange(newest().error, MPI_SUCCESS) == code)
+      return MPI_SUCCESS;
+  return out_error(call(in<K>(object), in_error(code)));
+}
+
 template <class Count, class Create>
-int create_op(Create* create, void (*function)(), int commute, Handle* op) {
+int create_op(Create* create, Function function, int commute, Handle* op) {
   using Traits = UserOperation<Count>;
   typename Traits::Native native_function = nullptr;
   if (function != nullptr) {
@@ -68,34 +120,53 @@ int create_op(Create* create, void (*function)(), int commute, Handle* op) {
   HandleOut<Op> created(op);
   const int code = create(native_function, commute, created.get());
   created.finish();
+  if constexpr (kNamesCallers) newest().function = function;
   return out_error(code);
 }
 
-struct GeneralizedRequest {
-  int (*query)(void*, ForeignStatus*);
-  int (*free)(void*);
-  int (*cancel)(void*, int);
-  void* state;
-};
+int call_query(const GeneralizedRequest& request, ForeignStatus* status) {
+  int code = MPI_SUCCESS;
+  if (request.fortran)
+    reinterpret_cast<void (*)(void*, ForeignStatus*, int*)>(request.query)(request.state, status, &code);
+  else
+    code = reinterpret_cast<int (*)(void*, ForeignStatus*)>(request.query)(request.state, status);
+  return code;
+}
+int call_free(const GeneralizedRequest& request) {
+  int code = MPI_SUCCESS;
+  if (request.fortran)
+    reinterpret_cast<void (*)(void*, int*)>(request.free)(request.state, &code);
+  else
+    code = reinterpret_cast<int (*)(void*)>(request.free)(request.state);
+  return code;
+}
+int call_cancel(const GeneralizedRequest& request, int complete) {
+  int code = MPI_SUCCESS;
+  if (request.fortran)
+    reinterpret_cast<void (*)(void*, int*, int*)>(request.cancel)(request.state, &complete, &code);
+  else
+    code = reinterpret_cast<int (*)(void*, int)>(request.cancel)(request.state, complete);
+  return code;
+}
 int query_request(void* state, MPI_Status* status) {
   const auto& request = *static_cast<GeneralizedRequest*>(state);
   if (request.query == nullptr) return MPI_SUCCESS;
   ForeignStatus foreign_status{};
   to_foreign(foreign_status, *status);
   foreign_status.MPI_ERROR = out_error(status->MPI_ERROR);
-  const int code = in_error(request.query(request.state, &foreign_status));
+  const int code = in_error(call_query(request, &foreign_status));
   to_native(*status, foreign_status);
   return code;
 }
 int free_request(void* state) {
   auto* const request = static_cast<GeneralizedRequest*>(state);
-  const int code = request->free == nullptr ? MPI_SUCCESS : in_error(request->free(request->state));
+  const int code = request->free == nullptr ? MPI_SUCCESS : in_error(call_free(*request));
   delete request;
   return code;
 }
 int cancel_request(void* state, int complete) {
   const auto& request = *static_cast<GeneralizedRequest*>(state);
-  return request.cancel == nullptr ? MPI_SUCCESS : in_error(request.cancel(request.state, complete));
+  return request.cancel == nullptr ? MPI_SUCCESS : in_error(call_cancel(request, complete));
 }
 
 struct Datarep {
@@ -129,8 +200,6 @@ int register_datarep(Register* call, const char* name, const Datarep& functions)
 
 }  // namespace
 
-using Function = void (*)();
-
 WEFT_COMPAT(int, Op_create, (Function function, int commute, Handle* op)) {
   if (creates_cxx_operation(function)) return create_cxx_operation(commute, op);
   return create_op<int>(native.Op_create, function, commute, op);
@@ -150,6 +219,32 @@ WEFT_COMPAT(int, Win_create_errhandler, (Function function, Handle* errhandler))
 WEFT_COMPAT(int, Session_create_errhandler, (Function function, Handle* errhandler)) {
   return create_errhandler<Session>(native.Session_create_errhandler, function, errhandler);
 }
+#define WEFT_COMPAT_ERRHANDLERS(K, Object)                                                                 \
+  WEFT_COMPAT(int, K##_set_errhandler, (Object object, Handle errhandler)) {                               \
+    return set_errhandler<K>(native.K##_create_errhandler, native.K##_set_errhandler, object, errhandler); \
+  }                                                                                                        \
+  WEFT_COMPAT(int, K##_get_errhandler, (Object object, Handle * errhandler)) {                             \
+    return get_errhandler<K>(native.K##_create_errhandler, native.K##_get_errhandler, object, errhandler); \
+  }                                                                                                        \
+  WEFT_COMPAT(int, K##_call_errhandler, (Object object, int code)) {                                       \
+    return call_errhandler<K>(native.K##_call_errhandler, object, code);                                   \
+  }
+WEFT_COMPAT_ERRHANDLERS(Comm, Handle)
+WEFT_COMPAT_ERRHANDLERS(File, FileHandle)
+WEFT_COMPAT_ERRHANDLERS(Win, Handle)
+#undef WEFT_COMPAT_ERRHANDLERS
+WEFT_COMPAT(int, Errhandler_free, (Handle * errhandler)) {
+  if constexpr (kNamesCallers) {
+    if (errhandler != nullptr && *errhandler == kThrowExceptions) {  // a predefined handle may be freed
+      *errhandler = Errhandler::foreign_null();
+      return MPI_SUCCESS;
+    }
+  }
+  HandleInOut<Errhandler> handler(errhandler);
+  const int code = native.Errhandler_free(handler.get());
+  handler.finish();
+  return out_error(code);
+}
 WEFT_COMPAT(int, Comm_create_keyval, (Function copy, Function remove, int* keyval, void* state)) {
   return create_key<Comm>(native.Comm_create_keyval, copy, remove, keyval, state);
 }
@@ -163,12 +258,12 @@ WEFT_COMPAT(int, Keyval_create, (Function copy, Function remove, int* keyval, vo
   return create_key<Comm>(native.Keyval_create, copy, remove, keyval, state);
 }
 WEFT_COMPAT(int, Grequest_start,
-            (int (*query)(void*, ForeignStatus*), int (*free)(void*), int (*cancel)(void*, int), void* state,
-             Handle* request))
+            (Function query, Function free, Function cancel, void* state, Handle* request))
 try {
   auto* const own = new GeneralizedRequest{query, free, cancel, state};
   HandleOut<Request> created(request);
   const int code = native.Grequest_start(query_request, free_request, cancel_request, own, created.get());
+  if constexpr (kNamesCallers) newest().request = code == MPI_SUCCESS ? own : nullptr;
   if (code != MPI_SUCCESS) delete own;
   created.finish();
   return out_error(code);

@@ -43,6 +43,7 @@ struct ThrowExceptions {
 };
 WEFT_COMPAT_EXPORT ThrowExceptions ompi_mpi_errors_throw_exceptions;
 constinit ThrowExceptions ompi_mpi_errors_throw_exceptions{};
+WEFT_COMPAT_DATA(void*, ompi_mpi_errors_throw_exceptions_addr, &ompi_mpi_errors_throw_exceptions)
 
 namespace {
 

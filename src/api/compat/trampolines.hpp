@@ -2,6 +2,7 @@
 // Callbacks without an argument for state: signatures of user operations and error handlers.
 #pragma once
 #include "api/compat/handles.hpp"
+#include "api/compat/languages.hpp"
 #include "api/trampolines.hpp"
 
 namespace weft::compat {
@@ -35,6 +36,8 @@ struct UserOperation {
                                     MPI_Datatype* type) {
     const Borrowed<Type> borrowed(*type);
     Handle handle = borrowed.handle();
+    if constexpr (kNamesCallers && std::is_same_v<Count, int>)
+      if (call_cxx_operation(reinterpret_cast<Function>(function), in_values, values, *count, handle)) return;
     function(in_values, values, count, &handle);
   }
 };
@@ -54,6 +57,10 @@ struct UserErrorHandler {
     const Borrowed<K> borrowed(object);
     auto handle = borrowed.handle();
     int foreign_code = convert_error_out(code);
+    if constexpr (kNamesCallers && kErrhandlerKind<K> >= 0)
+      if (call_cxx_errhandler(reinterpret_cast<Function>(function), kErrhandlerKind<K>, &handle,
+                              &foreign_code))
+        return;
     function(&handle, &foreign_code);
   }
 };
