@@ -12,7 +12,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 PREFIX = os.environ.get("MPI_PREFIX", "")
 OTHER, LIBRARY = sys.argv[1:3]
-PROGRAMS = ["handles", "messages", "callbacks", "threads", "tool", "windows"]
+PROGRAMS = ["handles", "messages", "callbacks", "threads", "thread_callbacks", "tool", "windows"]
 
 
 def run(*arguments, **variables):
