@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # `make wheels` after `make`: nothing is compiled again, the tag is auditwheel's, and a new virtual environment without
 # a compiler runs mpi4py on four ranks from the two wheels; with gfortran mpifort works in it. Times are CPU times, which
-# other load hardly changes. With the folder of a built mpi4py as argument, no wheel of mpi4py is built.
+# other load hardly changes. mpi4py's binary package and NumPy run there, too. With the folder of a built mpi4py as
+# argument, no wheel of mpi4py is built.
 import glob
 import os
 import re
@@ -20,6 +21,14 @@ from packages import Pip, run  # noqa: E402
 MAX_MB = 10
 MAX_BUILD_S, MAX_INSTALL_S = 60, 30
 HELLO = "from mpi4py import MPI; print(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, MPI.Get_library_version())"
+ARRAYS = """
+import numpy
+from mpi4py import MPI
+values = numpy.full(3, MPI.COMM_WORLD.rank, dtype="d")
+MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, values)
+if MPI.COMM_WORLD.rank == 0:
+    print(MPI.Get_library_version()[:4], values)
+"""
 
 
 def cpu_seconds():
@@ -74,7 +83,27 @@ class Wheel(unittest.TestCase):
         self.assertEqual(sorted(re.findall(r"^(\d) 4 Weft", printed, re.MULTILINE)), list("0123"), printed)
         print(f"venv, install and hello on 4 ranks: {seconds:.0f} s of CPU time")
         self.assertLess(seconds, MAX_INSTALL_S)
+        self.binary_mpi4py(python, {"PATH": variables["PATH"], "HOME": self.folder})
         self.commands(environment, dict(variables, PATH=variables["PATH"] + ":/usr/bin:/bin"))
+
+    def binary_mpi4py(self, python, variables):
+        """mpi4py's binary package and NumPy, in the folders where set-up has downloaded them, as pip installs them."""
+        tools = os.path.join(SOURCE, "build", "tools")
+        folders = [os.path.join(tools, name) for name in ("mpi4py_wheel", "python")]
+        if not os.path.isdir(os.path.join(folders[0], "mpi4py")):
+            print("not tested: there is no binary package of mpi4py")
+            return
+        variables = self.found(dict(variables, PYTHONPATH=":".join(folders)))
+        printed = self.check("mpiexec", "-n", "4", python, "-m", "mpi4py.bench", "helloworld", env=variables)
+        self.assertEqual(sorted(re.findall(r"process (\d) of 4", printed)), list("0123"), printed)
+        printed = self.check("mpiexec", "-n", "4", python, "-c", ARRAYS, env=variables)
+        self.assertEqual(printed.splitlines(), ["Weft [6. 6. 6.]"])
+        suite = os.path.join(tools, "mpi4py", "test", "main.py")
+        options = ["--no-builddir", "--no-cupy", "--path", folders[0], "-q"]
+        for module in ("comm", "status", "request"):
+            options += ["-i", rf"\btest_{module}\.py$"]
+        printed = self.check("mpiexec", "-n", "2", python, suite, *options, env=variables)
+        self.assertEqual(len(re.findall(r"^OK\b", printed, re.MULTILINE)), 2, printed)
 
     @staticmethod
     def found(variables):
