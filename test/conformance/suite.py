@@ -23,6 +23,8 @@ OPTIONS = ["--enable-threads=multiple", "--disable-fortran", "--disable-cxx", "-
 STRICT = "--enable-strictmpi"
 FORTRAN_FOLDERS = ["f77", "f90", "f08"]
 FORTRAN_OPTIONS = ["--enable-threads=multiple", "--enable-fortran=f77,f90,f08", "--disable-cxx", "--without-cuda"]
+CXX_FOLDERS = ["cxx"]
+CXX_OPTIONS = ["--enable-threads=multiple", "--disable-fortran", "--enable-cxx", "--without-cuda"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,8 +226,8 @@ class FortranSuite(Suite):
         return [*FORTRAN_OPTIONS, *tools, f"FFLAGS={flags}", f"FCFLAGS={flags}"]
 
 
-class OtherSuite(Suite):
-    """The C tests as the wrapper of another MPI library builds them."""
+class OtherPreprocessor(Suite):
+    """Options for the mpi.h of another MPI library."""
 
     def _preprocessor_options(self):
         """Open MPI has the names of MPIX_ functions in a header of its own, and version 4 hides functions of MPI 1 that
@@ -233,3 +235,26 @@ class OtherSuite(Suite):
         options = ["-DOMPI_OMIT_MPI1_COMPAT_DECLS=0", "-include", "mpi.h"]
         extensions = os.path.join(self.prefix, "include", "mpi-ext.h")
         return [*options, "-include", extensions] if os.path.exists(extensions) else options
+
+
+class OtherSuite(OtherPreprocessor):
+    """The C tests as the wrapper of another MPI library builds them."""
+
+
+class OtherFortranSuite(OtherPreprocessor, FortranSuite):
+    """The Fortran tests as the wrapper of another MPI library builds them."""
+
+
+class OtherCxxSuite(OtherPreprocessor):
+    """Tests of the C++ bindings, which MPI 3 has removed, as the wrapper of another MPI library builds them."""
+
+    def __init__(self, source, tree, prefix):
+        super().__init__(source, tree, prefix, strict=False)
+
+    @property
+    def _folders(self):
+        return CXX_FOLDERS
+
+    def _options(self):
+        wrapper = os.path.join(self.prefix, "bin", "mpicxx")
+        return [*CXX_OPTIONS, f"CXX={wrapper}", f"MPICXX={wrapper}", "CXXFLAGS=-O1 -w"]

@@ -7,6 +7,7 @@ import re
 from suite import ROOT, Debian, Missing
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
+NAMES = ("mpicc", "mpicxx", "mpifort")  # configure looks for the second, without C++ too
 PACKAGES = {
     "debian-mpich": ["mpich", "libmpich-dev", "libmpich12"],
     "debian-openmpi": ["openmpi-bin", "openmpi-common", "libopenmpi-dev", "libopenmpi3"],
@@ -17,6 +18,7 @@ OPENMPI = """#!/bin/sh
 export OPAL_PREFIX='{root}/usr' LD_LIBRARY_PATH='{root}/{libraries}'
 exec '{root}/usr/bin/{name}.openmpi' "$@"
 """
+OPENMPI_FORTRAN = "export LIBRARY_PATH='{root}/{libraries}:{root}/{libraries}/openmpi/lib'\n"
 
 
 def mpich_wrapper(root, name):
@@ -28,20 +30,31 @@ def mpich_wrapper(root, name):
 def debian(name, folder):
     """Returns the prefix, with bin and include, of packages that are unpacked in the folder. Raises Missing."""
     prefix, root = (os.path.join(folder, name + end) for end in ("", "-root"))
-    if os.path.exists(os.path.join(prefix, "include")):
+    if all(os.path.exists(os.path.join(prefix, path)) for path in ("include", "bin/mpifort")):
         return prefix
     Debian(root).fetch(PACKAGES[name])
     os.makedirs(os.path.join(prefix, "bin"), exist_ok=True)
-    for wrapper in ("mpicc", "mpicxx"):  # configure looks for the latter, without C++ too
+    for wrapper in NAMES:
         path = os.path.join(prefix, "bin", wrapper)
         with open(path, "w", encoding="utf-8") as file:
             if name == "debian-mpich":
                 file.write(mpich_wrapper(root, wrapper))
             else:
-                file.write(OPENMPI.format(root=root, libraries=LIBRARIES, name=wrapper))
+                text = OPENMPI.replace("exec", OPENMPI_FORTRAN + "exec") if wrapper == "mpifort" else OPENMPI
+                file.write(text.format(root=root, libraries=LIBRARIES, name=wrapper))
         os.chmod(path, 0o755)
-    os.symlink(os.path.join(root, HEADERS[name]), os.path.join(prefix, "include"))
+    if not os.path.lexists(os.path.join(prefix, "include")):
+        os.symlink(os.path.join(root, HEADERS[name]), os.path.join(prefix, "include"))
     return prefix
+
+
+def libraries_of(name, folder):
+    """Returns the folder of a library's own libraries, of which programs with C++ or MPICH's mpi_f08 keep one."""
+    return (
+        os.path.join(folder, name + "-root", LIBRARIES)
+        if name in PACKAGES
+        else os.path.join(ROOT, "build/tools", name, "lib")
+    )
 
 
 def prefix_of(name, folder):

@@ -33,7 +33,7 @@ inline constexpr bool kNamesCallers = false;
 inline constexpr Handle kThrowExceptions = nullptr;
 #endif
 
-/// What this thread has created last, and the last error that a handler of C++ was called for.
+/// The newest objects that this thread has created, and the last error that a handler of C++ was called for.
 struct Newest {
   Key* key;
   Function function;  ///< of an operation or an error handler
