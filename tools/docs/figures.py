@@ -35,6 +35,13 @@ def table(head, rows):
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
 
 
+def round_counts(found, library="Weft"):
+    """Returns how many rounds of Weft a file of alternating rounds holds for its rows: "3 to 4"."""
+    sets = found["figures"] if isinstance(found["figures"], list) else [found]
+    counts = {len(values) for one in sets for values in one["figures"][library].values()}
+    return " to ".join(map(str, sorted({min(counts), max(counts)})))
+
+
 def host(root):
     """Returns the comparison with Open MPI and MPICH in host memory."""
     found = load(root, "host.json")
@@ -44,17 +51,10 @@ def host(root):
     for row in found["rows"]:
         if row["ratio"] is not None:
             rows.append([row["point"], number(row["ratio"]), *(number(row[library]) for library in libraries)])
-    source = "%s, %s cores, %s; medians of %d rounds ([host.json](../bench/results/host.json)).\n\n" % (
-        machine["processor"], machine["cores"], found["date"], found["rounds"],
+    source = "%s, %s cores, %s; medians of %s rounds ([host.json](../bench/results/host.json)).\n\n" % (
+        machine["processor"], machine["cores"], found["date"], round_counts(found, "Weft, default"),
     )  # fmt: skip
     return source + table(["row", "ratio", *libraries], rows)
-
-
-def round_counts(found):
-    """Returns how many rounds of Weft a file of bench/peers.py holds for its rows: "3 to 4"."""
-    sets = found["figures"] if isinstance(found["figures"], list) else [found]
-    counts = {len(values) for one in sets for values in one["figures"]["Weft"].values()}
-    return " to ".join(map(str, sorted({min(counts), max(counts)})))
 
 
 def peers(root, gpus):
