@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# What a stranger does first, in a copy of the tree without build/, without a CUDA toolkit and without a compiler cache:
+# Runs the first commands of a new user in a copy of the tree without build/, CUDA toolkit and compiler cache:
 # `make demo`, then `make` and `pip install .` in a new virtual environment, which compiles nothing again.
 # Times are CPU times, which other load lengthens less. Needs a network: set-up downloads its tools.
 import os

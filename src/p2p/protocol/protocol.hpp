@@ -91,7 +91,7 @@ extern const Protocol kRmaGet, kRmaFragments;  // between hosts
 
 /// The table of all protocols. Its order is part of the wire format: a CTS names a protocol by its index.
 [[nodiscard]] std::span<const Protocol* const> protocols();
-/// Those of the table that have the hook `send` or `append_rts`.
+/// Returns the protocols of the table that have the hook `send` or `append_rts`.
 [[nodiscard]] std::span<const Protocol* const> protocols_that_send();
 [[nodiscard]] std::span<const Protocol* const> protocols_that_append();
 [[nodiscard]] uint8_t index_of(const Protocol& protocol);
