@@ -39,11 +39,16 @@ void copy_sse2(char* to, const char* from, size_t n) { copy_vectors<16>(to, from
   copy_vectors<32>(to, from, n);
 }
 
-bool copies_by_vectors() {
+/// Returns the largest copy by vectors, in bytes; 0: memmove() is never slow. Above 2 MiB memmove() may
+/// bypass the caches. Since Zen 5, whose family is the first beside 19h (Zen 3 and 4) with AVX-512, `rep
+/// movsb` is fast.
+size_t max_vector_copy() {
   __builtin_cpu_init();
-  return __builtin_cpu_is("amd") && __builtin_cpu_supports("avx2");
+  if (!__builtin_cpu_is("amd") || !__builtin_cpu_supports("avx2")) return 0;
+  const bool fast = __builtin_cpu_supports("avx512f") && !__builtin_cpu_is("amdfam19h");
+  return fast ? 4 << 10 : 2 << 20;
 }
-const bool g_copies_by_vectors = copies_by_vectors();
+const size_t g_max_vector_copy = max_vector_copy();
 
 }  // namespace
 
@@ -52,13 +57,18 @@ const bool g_copies_by_vectors = copies_by_vectors();
 // 4096, and 1.1 to 1.3 times if their addresses differ in the lower 6 bits. Above, it is a loop of wide
 // vectors, which takes 1.2 times as long as one of 16 bytes if the data are in memory (one-sided-host.json).
 void copy_large(void* to, const void* from, size_t n) {
-  constexpr size_t kNarrow = 32 << 10;   // from here on, caches limit the loop, not its instructions
-  constexpr size_t kMaxBytes = 2 << 20;  // memmove() may bypass the caches
   const auto target = reinterpret_cast<uintptr_t>(to), source = reinterpret_cast<uintptr_t>(from);
   const bool overlap = target - source < n || source - target < n;
-  if (!g_copies_by_vectors || n > kMaxBytes || overlap)
+  if (n > g_max_vector_copy || overlap)
     std::memmove(to, from, n);
-  else if (n >= kNarrow && (target - source) % 16 == 0)
+  else
+    copy_by_vectors(to, from, n);
+}
+
+void copy_by_vectors(void* to, const void* from, size_t n) {
+  constexpr size_t kNarrow = 32 << 10;  // from here on, caches limit the loop, not its instructions
+  const auto distance = reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from);
+  if (n >= kNarrow && distance % 16 == 0)
     copy_sse2(static_cast<char*>(to), static_cast<const char*>(from), n);
   else
     copy_avx2(static_cast<char*>(to), static_cast<const char*>(from), n);

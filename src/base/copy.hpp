@@ -11,6 +11,12 @@ inline constexpr size_t kMinVectorCopyBytes = 2 << 10;
 /// memmove() of at least kMinVectorCopyBytes.
 void copy_large(void* to, const void* from, size_t n);
 
+#ifdef __x86_64__
+/// The loops of vectors that copy_large() uses on some processors. Precondition: the processor has AVX2, the
+/// buffers do not overlap, n >= kMinVectorCopyBytes.
+void copy_by_vectors(void* to, const void* from, size_t n);
+#endif
+
 /// memmove(). One element of 4 or 8 bytes is one access.
 inline void copy_bytes(void* to, const void* from, size_t n) {
   if (n == 8) [[likely]]

@@ -18,12 +18,14 @@ std::vector<unsigned char> pattern(size_t n, unsigned first) {
   return bytes;
 }
 
-void check(size_t n, size_t to, size_t from) {
+using Copy = void (*)(void*, const void*, size_t);
+
+void check(size_t n, size_t to, size_t from, Copy copy = weft::copy_bytes) {
   const std::vector<unsigned char> source = pattern(from + n, 1);
   std::vector<unsigned char> target = pattern(kGuard + to + n + kGuard, 100), expected = target;
   std::copy_n(source.begin() + static_cast<std::ptrdiff_t>(from), n,
               expected.begin() + static_cast<std::ptrdiff_t>(kGuard + to));
-  weft::copy_bytes(target.data() + kGuard + to, source.data() + from, n);
+  copy(target.data() + kGuard + to, source.data() + from, n);
   ASSERT_TRUE(target == expected) << n << " bytes, alignments " << to << " and " << from;
 }
 
@@ -42,6 +44,20 @@ TEST(Copy, CopiesAllSizesAtAllAlignments) {
   check(size_t{1} << 20, 0, 0);
   check((size_t{2} << 20) + 1, 1, 0);
 }
+
+#ifdef __x86_64__
+TEST(Copy, LoopsOfVectorsCopyAllSizesAtAllAlignments) {
+  if (!__builtin_cpu_supports("avx2")) GTEST_SKIP() << "this processor has no AVX2";
+  for (size_t i = 0; i < kAlignments; ++i)
+    for (const size_t n :
+         {weft::kMinVectorCopyBytes + i, (size_t{32} << 10) + i, (size_t{64} << 10) + 17 * i}) {
+      check(n, i, 0, weft::copy_by_vectors);
+      check(n, 0, i, weft::copy_by_vectors);
+      check(n, i, i, weft::copy_by_vectors);
+      check(n, i, (i * 5 + 3) % kAlignments, weft::copy_by_vectors);
+    }
+}
+#endif
 
 TEST(Copy, BuffersMayOverlap) {
   for (const size_t n : {size_t{8}, size_t{100}, size_t{4096}, size_t{40000}})
