@@ -38,27 +38,27 @@ Messages& Messages::of(core::Instance& instance) {
 Messages::Messages(core::Instance& instance) : instance_(instance) {
   (void)instance.remote_memory();
   auto& handlers = instance.handlers;
-  const auto id = [](Message message) { return static_cast<transport::am::HandlerId>(message); };
-  handlers.add<SyncMessage>(id(Message::sync), *this,
+  const auto id = [](WindowHandler handler) { return static_cast<transport::am::HandlerId>(handler); };
+  handlers.add<SyncMessage>(id(WindowHandler::sync), *this,
                             [](Messages& self, core::ProcessId source, const SyncMessage& message, size_t) {
                               self.on_sync(source, message);
                             });
-  handlers.add<QueryMessage>(id(Message::query), *this,
+  handlers.add<QueryMessage>(id(WindowHandler::query), *this,
                              [](Messages& self, core::ProcessId source, const QueryMessage& message, size_t) {
                                self.on_query(source, message);
                              });
-  handlers.add<KeyMessage>(id(Message::key), *this,
+  handlers.add<KeyMessage>(id(WindowHandler::key), *this,
                            [](Messages& self, core::ProcessId source, const KeyMessage& message, size_t) {
                              self.on_key(source, message);
                            });
   handlers.add<AccumulateMessage>(
-      id(Message::accumulate), *this,
+      id(WindowHandler::accumulate), *this,
       [](Messages& self, core::ProcessId source, const AccumulateMessage& message, size_t size) {
         const auto* const bytes = reinterpret_cast<const std::byte*>(&message);
         if (self.deferred_.empty() && self.execute(source, bytes, size)) return;
         self.deferred_.push_back({source, {bytes, bytes + size}});
       });
-  handlers.add<ReplyMessage>(id(Message::reply), *this,
+  handlers.add<ReplyMessage>(id(WindowHandler::reply), *this,
                              [](Messages& self, core::ProcessId source, const ReplyMessage& message,
                                 size_t size) { self.on_reply(source, message, size); });
   instance.add(*this);
@@ -123,7 +123,7 @@ Window* Messages::find(core::ContextId id, core::ProcessId source, int& rank) co
 }
 
 void Messages::send_sync(const Window& window, const Peer& to, Sync what) {
-  send(to.process, SyncMessage{Message::sync, what, {}, window.comm->id});
+  send(to.process, SyncMessage{WindowHandler::sync, what, {}, window.comm->id});
 }
 
 bool Messages::grant(const LockRequest& request) {
@@ -131,7 +131,7 @@ bool Messages::grant(const LockRequest& request) {
   if (found == windows_.end() || instance_.failures.failed(request.source)) return true;
   if (!found->second->control->try_lock(request.exclusive, found->second->rank_of(request.source)))
     return false;
-  send(request.source, SyncMessage{Message::sync, Sync::granted, {}, request.window});
+  send(request.source, SyncMessage{WindowHandler::sync, Sync::granted, {}, request.window});
   return true;
 }
 
@@ -168,7 +168,7 @@ void Messages::on_sync(core::ProcessId source, const SyncMessage& message) {
 }
 
 void Messages::send_query(const Window& window, Peer& to, uint64_t address, uint64_t length) {
-  send(to.process, QueryMessage{Message::query, {}, window.comm->id, address, length});
+  send(to.process, QueryMessage{WindowHandler::query, {}, window.comm->id, address, length});
 }
 
 void Messages::on_query(core::ProcessId source, const QueryMessage& message) {
@@ -176,7 +176,7 @@ void Messages::on_query(core::ProcessId source, const QueryMessage& message) {
   Window* const window = find(message.window, source, rank);
   if (window == nullptr) return;
   KeyMessage answer{};
-  answer.handler = Message::key;
+  answer.handler = WindowHandler::key;
   answer.window = message.window;
   std::byte* address = nullptr;
   if (const OwnMemory* memory = window->own_memory(message.address, message.length, address)) {
@@ -221,7 +221,7 @@ void Messages::send_accumulate(Operation& operation, const Area& area, const Pla
                              runs.push_back({place.window_offset + static_cast<uint64_t>(displacement),
                                              static_cast<uint64_t>(length)});
                            });
-    const AccumulateMessage head{Message::accumulate,
+    const AccumulateMessage head{WindowHandler::accumulate,
                                  op,
                                  static_cast<uint8_t>(basic),
                                  static_cast<uint8_t>(fetch ? 1 : 0),
@@ -305,7 +305,8 @@ bool Messages::execute(core::ProcessId source, const std::byte* bytes, size_t si
   std::memcpy(&message, bytes, sizeof message);
   int rank = -1;
   Window* const window = find(message.window, source, rank);
-  ReplyMessage reply{Message::reply, ReplyMessage::no_window, {}, 0, message.operation, message.position};
+  ReplyMessage reply{WindowHandler::reply, ReplyMessage::no_window, {}, 0,
+                     message.operation,    message.position};
   if (window == nullptr) {
     send(source, reply);
     return true;

@@ -27,7 +27,7 @@ enum class Sync : uint8_t {
 };
 
 /// The upper half of the block of transport/rma.
-enum class Message : transport::am::HandlerId {
+enum class WindowHandler : transport::am::HandlerId {
   sync = transport::am::kRmaHandlers + 8,
   query,
   key,
@@ -36,20 +36,20 @@ enum class Message : transport::am::HandlerId {
 };
 
 struct SyncMessage {
-  Message handler;
+  WindowHandler handler;
   Sync what;
   uint8_t unused[6];
   core::ContextId window;
 };
 /// Asks for the key of the attached memory that contains a range.
 struct QueryMessage {
-  Message handler;
+  WindowHandler handler;
   uint8_t unused[7];
   core::ContextId window;
   uint64_t address, length;
 };
 struct KeyMessage {
-  Message handler;
+  WindowHandler handler;
   uint8_t found;        ///< 0: no attached memory contains the range
   uint8_t gpu_atomics;  ///< 1: see Peer::gpu_atomics
   uint8_t unused[5];
@@ -60,7 +60,7 @@ struct KeyMessage {
 /// elements, and, for compare-and-swap, the packed elements to compare with.
 struct AccumulateMessage {
   static constexpr uint8_t kCompareSwap = 255;
-  Message handler;
+  WindowHandler handler;
   uint8_t op;     ///< datatype::ReduceOp or kCompareSwap
   uint8_t basic;  ///< datatype::Basic
   uint8_t fetch;  ///< 1: the reply contains the value before
@@ -75,7 +75,7 @@ struct Run {
 /// The value before follows.
 struct ReplyMessage {
   enum Outcome : uint8_t { done, no_window, out_of_range, failed };
-  Message handler;
+  WindowHandler handler;
   Outcome outcome;
   uint8_t unused[2];
   uint32_t length;
