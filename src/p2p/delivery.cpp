@@ -277,6 +277,8 @@ void Engine::register_handlers() {
   on<BounceChunk>(Type::chunk_done, [](Engine& e, uint32_t source, const BounceChunk& m, size_t) {
     e.on_chunk_done(source, m);
   });
+  on<CopyOffer>(Type::copy_offer,
+                [](Engine& e, uint32_t source, const CopyOffer& m, size_t) { e.on_copy_offer(source, m); });
   on<GdrCheckMessage>(Type::gdr_check_request, [](Engine& e, uint32_t source, const GdrCheckMessage& m,
                                                   size_t) { e.gpudirect().on_request(source, m); });
   on<GdrCheckMessage>(Type::gdr_check_reply, [](Engine& e, uint32_t source, const GdrCheckMessage& m,

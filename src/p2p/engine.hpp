@@ -188,6 +188,8 @@ class Engine final : public core::Poller, private transport::am::Sender {
   }
   /// Marks a receive as matched with a message.
   void matched(Transfer& t, uint32_t source, int rank, int tag, uint64_t bytes);
+  /// Starts a matched receive by the best protocol that is not in `tried`, a set of indices as bits.
+  void start_protocol(Transfer& t, const ReadyToSend& rts, uint32_t tried);
   /// Asks the sender of a matched receive to move the payload by a protocol.
   void clear_to_send(Transfer& t, const Protocol& protocol);
   void finish_sender(uint32_t source, core::RequestId sender, uint8_t flags = 0);
@@ -312,6 +314,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   void on_data(uint32_t source, const Data& data, const std::byte* payload);
   void on_chunk_ready(uint32_t source, const BounceChunk& chunk);
   void on_chunk_done(uint32_t source, const BounceChunk& chunk);
+  void on_copy_offer(uint32_t source, const CopyOffer& offer);
   void on_finish(uint32_t source, core::RequestId sender, bool all_consumed = false);
   void on_cancel(uint32_t source, const Reply& request);
   /// Notifies the network that the buffer of an RTS will not be read.

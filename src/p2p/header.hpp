@@ -35,7 +35,8 @@ enum class Type : transport::am::HandlerId {
   chunk_done,         ///< the receiver has read the chunk
   gdr_check_request,  ///< GPUDirect check: get a test block from the requester's GPU memory
   gdr_check_reply,    ///< the outcome, and a block for the opposite direction
-  gdr_check_done      ///< the block can be deregistered
+  gdr_check_done,     ///< the block can be deregistered
+  copy_offer          ///< the sender may copy parts of the payload itself
 };
 
 /// First bytes of every message but an eager one. Context, source and tag are the match key.
@@ -157,6 +158,14 @@ struct Reply : Header {
 
 struct Credit : Header {
   uint64_t bytes;
+};
+
+/// copy_offer: the receiver copies the payload of `sender` to `address`, and shares the copy.
+struct CopyOffer : Header {
+  core::RequestId sender;
+  uint64_t address;
+  uint32_t slot;    ///< Shm::shared_copy() of the receiver
+  uint32_t number;  ///< of the copy in that slot
 };
 
 /// chunk_ready; the receiver echoes it as chunk_done.

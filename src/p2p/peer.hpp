@@ -39,6 +39,8 @@ struct Peer {
   uint32_t copies_timed = 0;
   uint64_t eager_sent = 0, eager_credited = 0;  ///< charged bytes sent to the peer, and credited back by it
   uint64_t consumed = 0, reported = 0;          ///< charged bytes received from the peer, and credited to it
+  uint8_t copy_misses = 0;  ///< consecutive copies offered to the peer of which it has copied nothing
+  uint8_t copy_pause = 0;   ///< copies that are not offered before the next attempt
   std::unique_ptr<std::deque<PendingMessage>> pending;
   bool in_backlog = false;  ///< listed in Engine::backlog_
   // Messages subject to matching, sent to the peer and received from it. `last_sent` is null until the first

@@ -18,12 +18,23 @@
 
 namespace weft::p2p {
 
+/// Large single copies of this process, one part in a round of progress: of its receives in order, or where
+/// none waits, of its sends.
+struct CopyQueue {
+  const ProtocolState* current = nullptr;  ///< of the receive whose chunks this process copies
+  const ProtocolState* helping = nullptr;  ///< of the send of which this process has copied a part last
+  uint32_t waiting = 0;                    ///< receives of which a chunk may be unclaimed
+  uint32_t unoffered = 0;                  ///< of these, the sender does not know
+  uint32_t unbegun = 0;                    ///< offered sends of which this process has claimed nothing
+};
+
 /// Pinned memory is scarce, so the number of requests that hold pieces of it is limited. Receives send their
 /// CTS in order and senders stream in CTS order, so the oldest request always progresses.
 struct StagingLimits {
   Limit sends{4};     ///< from device memory: two pinned chunks each, or fragments for another host
   Limit receives{4};  ///< into device memory: two pinned chunks each
   Limit gets{4};      ///< from another host, through staging buffers
+  CopyQueue copies;
 };
 
 /// A send through pinned chunks: the receiver reads them, or they are sent as fragments.
@@ -74,6 +85,12 @@ void read_pinned_chunk(Engine& engine, Transfer& t, const BounceChunk& chunk);
 void upload_eager(Engine& engine, Transfer& t, const std::byte* payload, size_t size);
 /// Reads the peer's host memory at `address` into bytes [offset, offset + n) of a message in host memory.
 [[nodiscard]] Status get_part(Engine& engine, Transfer& t, uint64_t address, uint64_t offset, uint64_t n);
+/// Sender in host memory: copies parts of the payload into the receive buffer from now on. Returns false if
+/// the offer does not fit the send.
+[[nodiscard]] bool help_copy(Engine& engine, Transfer& t, const CopyOffer& offer);
+/// Ends the copy of a receive with `error`. Returns false if the sender still writes into its buffer: then
+/// the receive ends with the error later.
+[[nodiscard]] bool stop_copy(Transfer& t, Error& error);
 
 /// Sends one fragment of at most `n` bytes at `offset`, written by fill(slot, size); an error of fill()
 /// aborts the stream. Returns the fragment's size; 0: no capacity.

@@ -76,6 +76,8 @@ size_t header_size(Type type) {
     case Type::gdr_check_reply:
     case Type::gdr_check_done:
       return sizeof(GdrCheckMessage);
+    case Type::copy_offer:
+      return sizeof(CopyOffer);
   }
   return SIZE_MAX;
 }
@@ -103,6 +105,8 @@ bool well_formed(const std::byte* message, size_t size, bool remote) {
     case Type::gdr_check_reply:
     case Type::gdr_check_done:
       return remote && reinterpret_cast<const GdrCheckMessage*>(message)->rkey.size <= transport::kMaxRkey;
+    case Type::copy_offer:
+      return !remote && reinterpret_cast<const CopyOffer*>(message)->slot < transport::shm::kSharedCopies;
     default:
       return true;
   }

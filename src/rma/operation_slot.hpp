@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/shm/shared_copy.hpp"
+
 namespace weft::rma {
 
 class Window;
@@ -25,37 +27,14 @@ struct PostedOperation {
   [[nodiscard]] size_t data_bytes() const { return size_t{kind == compare_swap ? 2U : 1U} * bytes; }
 };
 
-/// A put or get whose chunks origin and owner claim and copy, both at once: the origin from the end, the
-/// owner from the start, so that both find the same memory in their caches in the next transfer.
+/// A put or get that origin and owner copy together; the origin opens the copy.
 struct SharedTransfer {
-  static constexpr uint64_t kMinBytes = 64 << 10;
-  static constexpr uint64_t kMinChunk = 32 << 10, kMaxChunk = 128 << 10, kChunks = 8;
-  /// number << 32 | first unclaimed chunk << 16 | end of the unclaimed chunks. If there is one, the other
-  /// fields are valid and do not change.
-  std::atomic<uint64_t> claims;
-  std::atomic<uint32_t> owner_chunks;  ///< that the owner has copied
-  std::atomic<uint32_t> refused;       ///< 1: the owner could not copy a chunk that it had claimed
-  uint64_t origin;                     ///< address in the origin
-  uint64_t offset, bytes;              ///< of the window memory
-  uint64_t chunk;                      ///< bytes
-  uint32_t put;                        ///< 0: get
-  [[nodiscard]] static constexpr uint64_t chunk_of(uint64_t bytes) {
-    return bytes >= kChunks * kMaxChunk  ? kMaxChunk
-           : bytes / kChunks > kMinChunk ? bytes / kChunks
-                                         : kMinChunk;
-  }
-  /// Value of `claims` with `chunks` unclaimed chunks.
-  [[nodiscard]] static uint64_t all_of(uint32_t number, uint64_t chunks) {
-    return uint64_t{number} << 32 | chunks;
-  }
-  [[nodiscard]] static uint64_t first(uint64_t claims) { return claims >> 16 & UINT16_MAX; }
-  [[nodiscard]] static uint64_t end(uint64_t claims) { return claims & UINT16_MAX; }
-  /// Claims the last unclaimed chunk, or the first. Returns false without one, or if another claim came
-  /// first, which is in `seen`.
-  [[nodiscard]] bool claim(uint64_t& seen, bool last) {
-    return first(seen) < end(seen) && claims.compare_exchange_strong(seen, last ? seen - 1 : seen + (1 << 16),
-                                                                     std::memory_order_acq_rel);
-  }
+  static constexpr uint64_t kMinBytes = transport::shm::SharedCopy::kMinBytes;
+  transport::shm::SharedCopy copy;
+  // Valid while a chunk is unclaimed:
+  uint64_t origin;         ///< address in the origin
+  uint64_t offset, bytes;  ///< of the window memory
+  uint32_t put;            ///< 0: get
 };
 
 /// The origin writes a free slot and sets `posted`. The process that changes `posted` executes the operation:

@@ -13,6 +13,9 @@
 #include "transport/shm/single_copy.hpp"
 
 namespace weft::rma {
+
+using transport::shm::SharedCopy;
+
 namespace {
 
 using datatype::Basic;
@@ -297,29 +300,19 @@ Status Window::share_transfer(bool put, const Place& place, std::byte* origin) {
   if (peer.slot == nullptr) return copy_chunk(put, place, origin, 0, place.bytes);
   OperationSlot& slot = *peer.slot;
   SharedTransfer& transfer = slot.transfer;
-  const uint64_t chunk = SharedTransfer::chunk_of(place.bytes);
-  const uint64_t chunks = (place.bytes + chunk - 1) / chunk;
-  uint64_t claims = SharedTransfer::all_of(++posted.number, chunks);
-  transfer.owner_chunks.store(0, std::memory_order_relaxed);
-  transfer.refused.store(0, std::memory_order_relaxed);
+  const uint32_t number = ++posted.number;
   transfer.origin = reinterpret_cast<uint64_t>(origin);
   transfer.offset = place.window_offset;
   transfer.bytes = place.bytes;
-  transfer.chunk = chunk;
   transfer.put = put ? 1 : 0;
-  transfer.claims.store(claims, std::memory_order_release);
+  transfer.copy.open(number, place.bytes);
   slot.state.store(OperationSlot::shared, std::memory_order_release);
   posted.phase = PostedState::shared;  // other threads do not use the slot
   Status outcome;
-  uint64_t own = 0;
-  while (SharedTransfer::first(claims) < SharedTransfer::end(claims)) {
-    if (!transfer.claim(claims, true)) continue;
-    const uint64_t at = (SharedTransfer::end(claims) - 1) * chunk;
-    ++own;
-    if (outcome.ok()) outcome = copy_chunk(put, place, origin, at, std::min(chunk, place.bytes - at));
-    claims = transfer.claims.load(std::memory_order_relaxed);
-  }
-  const auto finished = [&] { return transfer.owner_chunks.load(std::memory_order_acquire) == chunks - own; };
+  while (const auto part = transfer.copy.claim(number, SharedCopy::Side::opener, place.bytes))
+    if (outcome.ok()) outcome = copy_chunk(put, place, origin, part->offset, part->bytes);
+  const uint32_t helped = transfer.copy.close(place.bytes);
+  const auto finished = [&] { return transfer.copy.helper_chunks.load(std::memory_order_acquire) == helped; };
   for (int i = 0; i < kSpins && !finished(); ++i) {
   }
   const core::Operands event = operations_at(peer);
@@ -328,34 +321,33 @@ Status Window::share_transfer(bool put, const Place& place, std::byte* origin) {
   slot.state.store(OperationSlot::free, std::memory_order_relaxed);
   posted.phase = PostedState::none;
   if (outcome.ok() && !finished()) outcome = instance.failures.error_of(peer.process);
-  if (outcome.ok() && transfer.refused.load(std::memory_order_relaxed) != 0)
+  if (outcome.ok() && transfer.copy.refused.load(std::memory_order_relaxed) != 0)
     return copy_chunk(put, place, origin, 0, place.bytes);
   return outcome;
 }
 
 bool Window::help_transfer(int rank) {
   SharedTransfer& transfer = control->slot(rank, size()).transfer;
+  SharedCopy& copy = transfer.copy;
   const Peer& peer = peers[static_cast<size_t>(rank)];
-  uint64_t claims = transfer.claims.load(std::memory_order_acquire);
-  if (!peer.copies || transfer.refused.load(std::memory_order_relaxed) != 0) return false;
-  const uint64_t origin = transfer.origin, offset = transfer.offset, bytes = transfer.bytes,
-                 chunk = transfer.chunk;
+  const auto number = static_cast<uint32_t>(copy.claims.load(std::memory_order_acquire) >> 32);
+  if (!peer.copies || copy.refused.load(std::memory_order_relaxed) != 0) return false;
+  const uint64_t origin = transfer.origin, offset = transfer.offset, bytes = transfer.bytes;
   const bool put = transfer.put != 0;
-  if (!transfer.claim(claims, false)) return false;  // else the fields that were read are valid
-  const uint64_t at = SharedTransfer::first(claims) * chunk;
+  const auto part = copy.claim(number, SharedCopy::Side::helper, bytes);
+  if (!part) return false;  // else the fields that were read are valid
   std::byte* address = nullptr;
   const OwnMemory* const memory = own_memory(offset, bytes, address);
   const auto pid = instance.shm->pid_of(peer.process);
   bool copied = false;
-  if (memory != nullptr && !memory->memory.on_device() && at < bytes && pid) {
-    const size_t length = std::min(chunk, bytes - at);
-    const transport::Iov own{reinterpret_cast<uint64_t>(address) + at, length}, other{origin + at, length};
+  if (memory != nullptr && !memory->memory.on_device() && part->bytes != 0 && pid) {
+    const transport::Iov own{reinterpret_cast<uint64_t>(address) + part->offset, part->bytes},
+        other{origin + part->offset, part->bytes};
     copied = (put ? transport::shm::read_process(*pid, {&own, 1}, {&other, 1})
                   : transport::shm::write_process(*pid, {&own, 1}, {&other, 1}))
                  .ok();
   }
-  if (!copied) transfer.refused.store(1, std::memory_order_relaxed);
-  transfer.owner_chunks.fetch_add(1, std::memory_order_release);
+  copy.finish(*part, copied);
   return true;
 }
 

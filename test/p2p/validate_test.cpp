@@ -58,6 +58,7 @@ TEST(Validate, AcceptsTheFullSizeAndRefusesLess) {
       {Type::clear_to_send, 0, 0, sizeof(ClearToSend), true},
       {Type::data, 0, 33, sizeof(Data) + 33, false},
       {Type::finish, 0, 0, sizeof(Reply), false},
+      {Type::copy_offer, 0, 0, sizeof(CopyOffer), false},
       {Type::finish_many, 0, 5, sizeof(Header) + 5 * sizeof(uint64_t), false},
       {Type::cancel, 0, 0, sizeof(Reply), true},
       {Type::credit, 0, 0, sizeof(Credit), true},
@@ -105,6 +106,11 @@ TEST(Validate, RefusesContradictoryMessages) {
   EXPECT_TRUE(refused(Type::finish_many, 0, Finished::kMax + 1, false));
   EXPECT_TRUE(refused(Type::gdr_check_request, 0, 0, false));
   EXPECT_TRUE(refused(static_cast<Type>(200), 0, 0, false));
+  EXPECT_TRUE(refused(Type::copy_offer, 0, 0, true));
+  Message offer{Type::copy_offer, 0, 0, sizeof(CopyOffer), false};
+  auto offered = build(offer);
+  reinterpret_cast<CopyOffer*>(offered.data())->slot = transport::shm::kSharedCopies;
+  EXPECT_FALSE(well_formed(reinterpret_cast<const std::byte*>(offered.data()), sizeof(CopyOffer), false));
   Message rts{Type::ready_to_send, R::kRkey, 0, kMaxControl, true};
   auto words = build(rts);
   const uint64_t too_large = transport::kMaxRkey + 1;

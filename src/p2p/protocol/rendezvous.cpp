@@ -7,6 +7,7 @@
 #include "p2p/engine.hpp"
 #include "p2p/protocol/protocol.hpp"
 #include "p2p/protocol/truncation.hpp"
+#include "p2p/staging.hpp"
 
 namespace weft::p2p {
 void Engine::send_rts(Transfer& t) {
@@ -58,6 +59,11 @@ void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& r
     finish_sender(source, rts.sender);
     return complete(t);
   }
+  start_protocol(t, rts, 0);
+}
+
+void Engine::start_protocol(Transfer& t, const ReadyToSend& rts, uint32_t tried) {
+  const uint32_t source = t.peer;
   const auto has = [&](int flags) { return (rts.flags & flags) == flags; };
   const MessageInfo message{.to = t.memory.kind,
                             .remote = peers_[source].remote,
@@ -71,7 +77,7 @@ void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& r
                             .bytes = rts.bytes,
                             .shm = shm_.get(),
                             .source = source};
-  for (uint32_t tried = 0;;) {
+  for (;;) {
     const Protocol* const protocol = select(message, tried);
     WEFT_ASSERT(protocol != nullptr);  // fragments never fail
     const uint64_t bytes = rts.bytes;
@@ -96,6 +102,7 @@ void Engine::on_clear_to_send(uint32_t source, const ClearToSend& cts) {
   Transfer* const t = find_transfer(cts.sender, source, Transfer::State::rts_sent);
   if (t == nullptr) return;
   const auto table = protocols();
+  if (t->protocol == &kSingleCopy) leave_protocol(*t);  // the receiver could not copy
   if (cts.flags >= table.size() || table[cts.flags]->accept == nullptr ||
       !table[cts.flags]->accept(*this, *t)) [[unlikely]]
     return drop_malformed();
@@ -103,6 +110,13 @@ void Engine::on_clear_to_send(uint32_t source, const ClearToSend& cts) {
   t->transferred = 0;
   t->enter(Transfer::State::streaming);
   start_polling(*t);
+}
+
+void Engine::on_copy_offer(uint32_t source, const CopyOffer& offer) {
+  Transfer* const t = find_transfer(offer.sender, source, Transfer::State::rts_sent);
+  if (t == nullptr) return;
+  if (!help_copy(*this, *t, offer)) [[unlikely]]
+    drop_malformed();
 }
 
 void Engine::on_data(uint32_t source, const Data& data, const std::byte* payload) {

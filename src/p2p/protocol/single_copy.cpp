@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Single copy: the kernel copies from the sender's host memory into the receive buffer (process_vm_readv).
+// Single copy: the kernel copies from the sender's host memory into the receive buffer (process_vm_readv). A
+// sender that makes progress meanwhile copies parts of a large message itself (process_vm_writev; ADR 0047).
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "base/counters.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
 #include "p2p/engine.hpp"
@@ -16,6 +21,71 @@ constexpr size_t kBounceBytes = 64 << 10;  // bytes read at a time for a noncont
 constexpr size_t kLongRunBytes = 1 << 10;  // mean run length above which the kernel scatters directly
 log::SlowPath single_copy_failed{"p2p.single_copy_failed",
                                  "this message goes through shared memory, about half the bandwidth"};
+
+counters::Counter helped_bytes("p2p.helped_bytes", counters::Unit::bytes,
+                               "Bytes of single copies that the sender has copied");
+
+using transport::shm::SharedCopy;
+constexpr uint8_t kMaxMisses = 5;  // after a miss, at most 2^5 copies are claimed as a whole
+
+/// A large receive. Its chunks are claimed by this process when it makes progress, and by the sender if it
+/// does.
+struct SharedGet final : ProtocolState {
+  SharedGet(Engine& owner, const ReadyToSend& announced)
+      : engine(owner), queue(owner.staging_limits().copies), rts(announced) {
+    alone.open(number, rts.bytes);
+    ++queue.waiting;
+    ++queue.unoffered;
+  }
+  ~SharedGet() override {
+    if (claiming) end_claims();
+    if (slot) engine.shm()->release_shared_copy(*slot);
+  }
+  /// Offers the copy to the sender, if there is a slot, and the kernel surely writes to the memory: it may
+  /// refuse memory that a GPU driver has mapped.
+  void offer(Transfer& t);
+  void end_claims() {
+    claiming = false;
+    if (!slot) --queue.unoffered;
+    helped = copy->close(rts.bytes);
+    --queue.waiting;
+    if (queue.current == this) queue.current = nullptr;
+  }
+  /// Whether the sender has copied all chunks that it has claimed.
+  [[nodiscard]] bool helper_done() const {
+    return copy->helper_chunks.load(std::memory_order_acquire) == helped;
+  }
+
+  Engine& engine;
+  CopyQueue& queue;
+  ReadyToSend rts;
+  std::optional<uint32_t> slot;  ///< nullopt: not offered
+  SharedCopy alone{};
+  SharedCopy* copy = &alone;
+  uint32_t number = 1;
+  uint32_t helped = 0;    ///< chunks that the sender has claimed, once `claiming` is false
+  bool claiming = true;   ///< a chunk may be unclaimed
+  bool as_whole = false;  ///< the peer has copied nothing lately
+  bool failed = false;    ///< this process could not copy
+  std::optional<Error> error;
+};
+
+/// A send whose copy the receiver has offered.
+struct SharedPut final : ProtocolState {
+  SharedPut(CopyQueue& copies, const CopyOffer& received) : queue(copies), offer(received) {
+    ++queue.unbegun;
+  }
+  ~SharedPut() override {
+    begin();
+    if (queue.helping == this) queue.helping = nullptr;
+  }
+  void begin() {
+    if (!std::exchange(begun, true)) --queue.unbegun;
+  }
+  CopyQueue& queue;
+  CopyOffer offer;
+  bool begun = false;
+};
 
 transport::Iov iov(const void* address, size_t length) {
   return {reinterpret_cast<uint64_t>(address), length};
@@ -45,24 +115,148 @@ Status get_scattered(Engine& engine, Transfer& t, const ReadyToSend& rts) {
   return get_part(engine, t, rts.address, 0, rts.bytes);
 }
 
-// One copy by the kernel from the sender's memory into the receive buffer.
-bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
-  const trace::Range range("p2p.get_host");
+void finish(Engine& engine, Transfer& t, const ReadyToSend& rts) {
+  engine.finish_sender(t.peer, rts.sender);
+  Engine::complete(t);
+}
+
+bool get_alone(Engine& engine, Transfer& t, const ReadyToSend& rts) {
   Status got = t.contiguous ? get_part(engine, t, rts.address, 0, rts.bytes) : get_scattered(engine, t, rts);
   if (!got) {
     if (engine.sender_ended(t, got.error())) return true;
     single_copy_failed.hit(got.error().message());
     return false;
   }
-  engine.finish_sender(t.peer, rts.sender);
-  Engine::complete(t);
+  finish(engine, t, rts);
   return true;
+}
+
+void SharedGet::offer(Transfer& t) {
+  transport::shm::Shm& shm = *engine.shm();
+  if (t.memory.kind == device::MemoryKind::host) slot = shm.lease_shared_copy();
+  if (!slot) return;
+  --queue.unoffered;
+  copy = &shm.shared_copy(engine.instance.self, *slot);
+  number = static_cast<uint32_t>(copy->claims.load(std::memory_order_relaxed) >> 32) + 1;
+  copy->open(number, rts.bytes);
+  CopyOffer message{};
+  message.type = Type::copy_offer;
+  message.sender = rts.sender;
+  message.address = reinterpret_cast<uint64_t>(t.address);
+  message.slot = *slot;
+  message.number = number;
+  engine.post_control(t.peer, &message, sizeof message);
+}
+
+/// The next copies from a peer that has copied nothing of an offered one are claimed as a whole.
+void note_help(Peer& peer, const SharedGet& get) {
+  if (!get.slot || (get.as_whole && get.helped == 0)) return;
+  peer.copy_misses = get.helped != 0 ? 0 : std::min<uint8_t>(peer.copy_misses + 1, kMaxMisses);
+  peer.copy_pause = get.helped != 0 ? 0 : static_cast<uint8_t>(1U << peer.copy_misses);
+}
+
+/// Large copies wait for progress: a receive that is posted late returns at once, and the sends behind it
+/// leave.
+bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
+  if (rts.bytes < SharedCopy::kMinBytes || !t.contiguous || engine.instance.oversubscribed)
+    return get_alone(engine, t, rts);
+  auto get = std::make_unique<SharedGet>(engine, rts);
+  if (engine.staging_limits().copies.unoffered == 1) get->offer(t);  // else the older ones come first
+  t.use(kSingleCopy, std::move(get));
+  (void)engine.enlist(t);
+  engine.start_polling(t);
+  return true;
+}
+
+/// Ends a copy of which both sides have done their part. If one could not, the receiver starts again alone.
+void end_get(Engine& engine, Transfer& t, SharedGet& get) {
+  const ReadyToSend rts = get.rts;
+  if (get.error) return Engine::complete(t, std::move(*get.error));
+  if (!get.failed && get.copy->refused.load(std::memory_order_relaxed) == 0) return finish(engine, t, rts);
+  engine.leave_protocol(t);
+  if (!get_alone(engine, t, rts)) engine.start_protocol(t, rts, uint32_t{1} << index_of(kSingleCopy));
+}
+
+/// Copies one part of the oldest receive.
+bool progress_get(Engine& engine, Transfer& t) {
+  auto& get = state_of<SharedGet>(t);
+  bool progressed = false;
+  if (get.claiming) {
+    CopyQueue& queue = get.queue;
+    if (!get.slot && queue.current != &get) get.offer(t);
+    if (queue.current == nullptr) {
+      queue.current = &get;
+      Peer& peer = engine.peer(t.peer);
+      get.as_whole = peer.copy_pause != 0;
+      if (get.as_whole) --peer.copy_pause;
+    }
+    if (queue.current == &get) {
+      const trace::Range range("p2p.get_host");
+      const bool all = get.as_whole || !get.slot;
+      if (const auto part = get.copy->claim(get.number, SharedCopy::Side::opener, get.rts.bytes, all)) {
+        get.failed = !get_part(engine, t, get.rts.address + part->offset, part->offset, part->bytes).ok();
+        progressed = true;
+      }
+    }
+    if (!get.failed && get.copy->has_unclaimed()) return progressed;
+    get.end_claims();
+    note_help(engine.peer(t.peer), get);
+  }
+  if (!get.helper_done()) return progressed;
+  end_get(engine, t, get);
+  return true;
+}
+
+/// Copies one part of a send whose receiver has offered it, unless a receive of this process waits: first the
+/// last half of each, so that both sides find the same halves of buffers in their caches in the next message.
+bool progress_put(Engine& engine, Transfer& t) {
+  auto& put = state_of<SharedPut>(t);
+  CopyQueue& queue = put.queue;
+  if (queue.helping == &put) queue.helping = nullptr;
+  if (queue.waiting != 0 || queue.helping != nullptr || (put.begun && queue.unbegun != 0)) return false;
+  put.begin();
+  const trace::Range range("p2p.put_host");
+  transport::shm::Shm& shm = *engine.shm();
+  SharedCopy& copy = shm.shared_copy(t.peer, put.offer.slot);
+  const auto part = copy.claim(put.offer.number, SharedCopy::Side::helper, t.bytes);
+  if (!part) {
+    engine.leave_protocol(t);
+    return false;
+  }
+  const auto own = iov(t.data() + part->offset, part->bytes),
+             other = iov(reinterpret_cast<void*>(put.offer.address + part->offset), part->bytes);
+  const bool copied = shm.can_get(t.peer).ok() && shm.put(t.peer, {&own, 1}, {&other, 1}).ok();
+  copy.finish(*part, copied);
+  if (!copied) return engine.leave_protocol(t), true;
+  helped_bytes.add(part->bytes);
+  queue.helping = &put;
+  return true;
+}
+
+bool progress(Engine& engine, Transfer& t) {
+  return t.kind == core::Request::Kind::receive ? progress_get(engine, t) : progress_put(engine, t);
 }
 
 }  // namespace
 
 constinit const Protocol kSingleCopy{
-    .name = "single copy", .applicable = applicable, .cost = cost, .init = init};
+    .name = "single copy", .applicable = applicable, .cost = cost, .init = init, .progress = progress};
+
+bool help_copy(Engine& engine, Transfer& t, const CopyOffer& offer) {
+  if (!t.contiguous || device_side(t) || t.protocol != nullptr) return false;
+  t.use(kSingleCopy, std::make_unique<SharedPut>(engine.staging_limits().copies, offer));
+  engine.start_polling(t);
+  return true;
+}
+
+bool stop_copy(Transfer& t, Error& error) {
+  if (t.kind != core::Request::Kind::receive) return true;
+  auto& get = state_of<SharedGet>(t);
+  if (get.claiming) get.end_claims();
+  if (get.helper_done()) return true;
+  get.error = std::move(error);
+  return false;
+}
 
 Status get_part(Engine& engine, Transfer& t, uint64_t address, uint64_t offset, uint64_t n) {
   if (t.contiguous) {

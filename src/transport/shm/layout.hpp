@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/wait_table.hpp"
+#include "transport/shm/shared_copy.hpp"
 #include "transport/shm/wakeup.hpp"
 
 namespace weft::transport::shm {
@@ -145,6 +146,13 @@ struct ReadyToReceive {
 };
 static_assert(sizeof(ReadyToReceive) == 2 * kCacheLine);
 
+inline constexpr uint32_t kSharedCopies = 8;  ///< per rank: copies that it shares at a time
+
+/// A copy into memory of this rank, which opens it.
+struct alignas(kCacheLine) SharedCopySlot {
+  SharedCopy copy;
+};
+
 struct alignas(4096) Area {
   alignas(kCacheLine) std::atomic<uint64_t> tail;  ///< MPSC queue: next ticket for a producer
   alignas(kCacheLine) Wakeup wakeup;               ///< used where ranks outnumber cores
@@ -162,6 +170,7 @@ struct alignas(4096) Area {
   alignas(kCacheLine) std::atomic<uint64_t> claim;
   wait_table::Table wait_table;
   ReadyToReceive rtr_slots[kRtrSlots];
+  SharedCopySlot shared_copies[kSharedCopies];
   QueueCell cells[kQueueCells];
   SpscRing rings[kRings];
   SlotArea slot_areas[kSlotAreas];

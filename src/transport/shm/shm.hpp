@@ -75,6 +75,16 @@ class Shm final : public Transport {
   /// kernel cannot read that memory (device or protected); the caller falls back and reports a slow path.
   /// Errc::proc_aborted: the peer has ended.
   [[nodiscard]] Status get(Peer peer, std::span<const Iov> local, std::span<const Iov> remote);
+  /// The same from `local` to `remote`.
+  [[nodiscard]] Status put(Peer peer, std::span<const Iov> local, std::span<const Iov> remote);
+  /// Returns the index of a slot of this rank for a copy that it shares with a peer, until
+  /// release_shared_copy(); nullopt: all are in use.
+  [[nodiscard]] std::optional<uint32_t> lease_shared_copy();
+  void release_shared_copy(uint32_t index) { shared_copies_used_ &= ~(1U << index); }
+  /// `index`: below kSharedCopies.
+  [[nodiscard]] SharedCopy& shared_copy(Peer peer, uint32_t index) const {
+    return area(peer).shared_copies[index].copy;
+  }
 
   /// The ranks of this host, this one included, in ascending order.
   [[nodiscard]] std::span<const Peer> members() const { return members_; }
@@ -211,6 +221,7 @@ class Shm final : public Transport {
   std::unordered_map<Peer, uint32_t> other_index_;  // processes of other jobs: local()
   std::unordered_map<uint32_t, Peer> guests_;       // known senders, by QueueCell::source
   std::vector<Incoming> in_;
+  uint32_t shared_copies_used_ = 0;            // bits
   uint32_t slot_area_users_[kSlotAreas] = {};  // ranks of the current lease; 0: never leased
 };
 

@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -125,6 +126,18 @@ Result<uint64_t> Shm::get_cost(Peer peer) {
 Status Shm::get(Peer peer, std::span<const Iov> local, std::span<const Iov> remote) {
   return copy_process(::process_vm_readv, "process_vm_readv", area(peer).pid.load(std::memory_order_relaxed),
                       local, remote);
+}
+
+Status Shm::put(Peer peer, std::span<const Iov> local, std::span<const Iov> remote) {
+  return copy_process(::process_vm_writev, "process_vm_writev",
+                      area(peer).pid.load(std::memory_order_relaxed), local, remote);
+}
+
+std::optional<uint32_t> Shm::lease_shared_copy() {
+  const auto index = static_cast<uint32_t>(std::countr_one(shared_copies_used_));
+  if (index >= kSharedCopies) return std::nullopt;
+  shared_copies_used_ |= 1U << index;
+  return index;
 }
 
 Status read_process(pid_t process, std::span<const Iov> local, std::span<const Iov> remote) {
