@@ -17,9 +17,12 @@ HOST_JOBS = (
     Job("both ways", "bibw", 2, "8,1M", (), "bandwidth_mb_s"),
     Job("rate", "mbw_mr", 2, "8", ("-W", "64"), "messages_per_s"),
     Job("barrier", "barrier", 2, "0", (), "latency_us"),
-    Job("allreduce", "allreduce", 2, "8,4K,64K", (), "latency_us"),
+    Job("allreduce", "allreduce", 2, "8,4K,64K,1M", (), "latency_us"),
     Job("bcast", "bcast", 2, "8,64K,1M", (), "latency_us"),
-    Job("alltoall", "alltoall", 2, "8,4K", (), "latency_us"),
+    Job("reduce", "reduce", 2, "8,64K,1M", (), "latency_us"),
+    Job("gather", "gather", 2, "8,64K,256K", (), "latency_us"),
+    Job("allgather", "allgather", 2, "8,64K,256K", (), "latency_us"),
+    Job("alltoall", "alltoall", 2, "8,4K,256K", (), "latency_us"),
     Job("iallreduce", "iallreduce", 2, "8", (), "latency_us"),
 )
 DEVICE_JOBS = (

@@ -41,7 +41,7 @@ GPU_TABLES = (
 ADAPTIVE_SETTINGS = ("p2p.eager_max",)
 HOST_TUNABLES = (
     Tunable("p2p.eager_max", ("2048", "4096", "8192", "16384"), ("latency, host", "bandwidth, host")),
-    Tunable("coll.shared_max_bytes", ("16384", "65536", "262144"), ("all-reduce, host",)),
+    Tunable("coll.shared_max_bytes", ("65536", "262144", "1048576"), ("all-reduce, host",)),
 )
 GPU_TUNABLES = (
     Tunable("gpu.resident_kernel_max_bytes", ("65536", "131072", "262144", "524288"), ("latency, GPU",)),

@@ -44,8 +44,19 @@ TEST(ExplainTest, TooManyRanksForKernelsUseMessages) {
 }
 
 TEST(ExplainTest, HostMemoryUsesSharedMemoryThenMessages) {
-  EXPECT_NE(row("what=bcast ranks=4 kind=host", 1024).find("shared memory"), std::string::npos);
-  EXPECT_NE(row("what=bcast ranks=4 kind=host", 1 << 20).find("\"algorithm\": \"chain\""), std::string::npos);
+  const auto shared = [](const std::string& query, uint64_t bytes) {
+    return row(query + " kind=host", bytes).find("shared memory") != std::string::npos;
+  };
+  EXPECT_TRUE(shared("what=bcast ranks=8", 16 << 20));
+  EXPECT_NE(row("what=bcast ranks=4 kind=host", 32 << 20).find("\"algorithm\": \"chain\""),
+            std::string::npos);
+  // One rank has more to do than the others, or waits for many.
+  EXPECT_TRUE(shared("what=bcast ranks=9", 64 << 10));
+  EXPECT_FALSE(shared("what=bcast ranks=9", 128 << 10));
+  EXPECT_TRUE(shared("what=reduce ranks=2", 1 << 20));
+  EXPECT_FALSE(shared("what=reduce ranks=3", 128 << 10));
+  EXPECT_TRUE(shared("what=alltoall ranks=2", 128 << 10));
+  EXPECT_FALSE(shared("what=alltoall ranks=3", 128 << 10));
 }
 
 TEST(ExplainTest, RejectsInvalidQueries) {

@@ -31,7 +31,6 @@ class ContiguousBuffer {
   /// Unpacks the copy into the buffer.
   [[nodiscard]] Status store() { return copied_ ? local_copy(buffer_, packed(data_, bytes_)) : Status(); }
   [[nodiscard]] std::byte* data() const { return data_; }
-  [[nodiscard]] size_t bytes() const { return bytes_; }
 
  private:
   p2p::Buffer buffer_{};

@@ -8,26 +8,42 @@ namespace weft::coll::host {
 namespace {
 
 config::Size max_bytes{
-    "coll.shared_max_bytes", 64 << 10, 0, 1 << 30,
+    "coll.shared_max_bytes", 16 << 20, 0, 1 << 30,
     "Largest vector or block in bytes of a shared-memory collective; larger ones use messages."};
-constexpr uint64_t kMaxTotalBytes = 1 << 20;  // of all blocks of a rank
+// The limits of ADR 0045.
+constexpr uint64_t kMaxTotalBytes = 1 << 20;    // of all blocks of a rank
+constexpr uint64_t kMaxBytesOfMany = 64 << 10;  // see many_copies()
+constexpr int kFewRanks = 8;
 
 config::Size copy_max{
     "coll.shared_copy_max_bytes", 64 << 10, 0, 1 << 30,
-    "Largest data in bytes that a rank publishes by copying it into shared memory; the ranks read larger "
-    "data directly from each other's memory (process_vm_readv) where they can."};
+    "Largest data in bytes that a rank of alltoall, or the root of scatter, copies into shared memory. With "
+    "more than two ranks, the ranks read larger blocks directly from its memory (process_vm_readv) where "
+    "they "
+    "can."};
+
+/// A rank publishes a block for each of several others.
+bool publishes_blocks(const Call& call) {
+  return (call.what == Collective::alltoall || call.what == Collective::scatter) && call.size > 2;
+}
+
+/// One rank copies or combines much more than each of the others, or has many ranks to wait for.
+bool many_copies(const Call& call) {
+  return publishes_blocks(call) || (call.what == Collective::reduce && call.size > 2) ||
+         call.size > kFewRanks;
+}
 
 /// True if the ranks read each other's memory; equal on all ranks.
 bool use_single_copy(const Call& call, const SlotChannel& channel) {
-  const bool blocks = call.what == Collective::alltoall || call.what == Collective::scatter;
-  const uint64_t published = call.bytes * static_cast<uint64_t>(blocks ? call.size - 1 : 1);
-  return published > copy_max && channel.single_copy();
+  return publishes_blocks(call) && call.bytes * static_cast<uint64_t>(call.size - 1) > copy_max &&
+         channel.single_copy();
 }
 
 }  // namespace
 
 bool eligible(const Call& call) {
   if (call.size < 2 || call.inter() || call.bytes > max_bytes) return false;
+  if (call.bytes > kMaxBytesOfMany && many_copies(call)) return false;
   switch (call.what) {
     case Collective::barrier:
     case Collective::bcast:

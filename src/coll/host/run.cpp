@@ -9,7 +9,7 @@ namespace weft::coll::host {
 namespace {
 
 /// Largest total bytes of all vectors that every rank reduces redundantly; larger vectors are partitioned.
-constexpr size_t kReduceEverywhereMaxBytes = 2 << 10;
+constexpr size_t kReduceEverywhereMaxBytes = 4 << 10;
 
 /// Published by a rank whose memory the others read.
 struct PublishedAddress {
@@ -40,16 +40,38 @@ void Run::read_remote(int rank, uint32_t step, void* to, uint64_t offset, size_t
   if (outcome_.ok()) record_error(channel_.read_remote(rank, to, published.address + offset, n));
 }
 
+Error Run::own_block_mismatch() {
+  return {Errc::truncate,
+          "this rank's own block differs in size on the send and receive side: make counts and types agree"};
+}
+
+void Run::repack_own_block(const p2p::Buffer& to, uint64_t to_offset, const p2p::Buffer& from,
+                           uint64_t from_offset) const {
+  alignas(64) std::byte packed[4096];
+  for (uint64_t at = 0; at < call_.bytes; at += sizeof packed) {
+    const size_t n = std::min<uint64_t>(sizeof packed, call_.bytes - at);
+    pack(from, from_offset + at, packed, n);
+    unpack(to, to_offset + at, packed, n);
+  }
+}
+
 /// Publishes bytes [first, first + n) of all blocks but this rank's own.
-void Run::publish_blocks(uint32_t step, const std::byte* blocks, uint64_t first, uint64_t n) {
+void Run::publish_blocks(uint32_t step, const p2p::Buffer& blocks, uint64_t first, uint64_t n) {
   const size_t published = outcome_.ok() ? n * static_cast<size_t>(call_.size - 1) : 0;
   std::byte* target = channel_.claim(step, published);
   if (published != 0)
     for_each_peer([&](int rank) {
-      p2p::copy_small(target + block_index(rank, call_.rank) * n,
-                      blocks + static_cast<uint64_t>(rank) * call_.bytes + first, n);
+      pack(blocks, static_cast<uint64_t>(rank) * call_.bytes + first,
+           target + block_index(rank, call_.rank) * n, n);
     });
   channel_.publish(step, published);
+}
+
+/// Receives this rank's part of what publish_blocks() has published.
+void Run::receive_block(int rank, uint32_t step, const p2p::Buffer& to, uint64_t offset, size_t n) {
+  const Published published = wait_for(rank, step, n * static_cast<size_t>(call_.size - 1));
+  if (outcome_.ok()) [[likely]]
+    unpack(to, offset, published.data + block_index(call_.rank, rank) * n, n);
 }
 
 Status Run::operator()() {

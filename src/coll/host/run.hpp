@@ -33,8 +33,8 @@ inline uint64_t block_segment_bytes(int blocks) {
 /// One execution of a collective.
 class Run {
  public:
-  /// `single_copy`: the ranks read each other's memory; otherwise each rank copies its data into shared
-  /// memory.
+  /// `single_copy`: the ranks of alltoall and scatter read each other's memory; otherwise each rank copies
+  /// its data into shared memory.
   Run(const Call& call, SlotChannel& channel, bool single_copy)
       : call_(call), channel_(channel), single_copy_(single_copy), rank_order_(algorithm::rank_order(call)) {
     if (call.failed != nullptr) record_error(call.failed->copy());
@@ -54,12 +54,8 @@ class Run {
   void alltoall();
   void gather();
   void scatter();
-  void bcast_single_copy(std::byte* data);
-  void reduce_single_copy();
-  void gather_single_copy(std::byte* in, const std::byte* mine);
-  void scatter_single_copy(std::byte* in, const std::byte* blocks);
-  void allgather_single_copy(std::byte* in, const std::byte* mine);
-  void alltoall_single_copy(std::byte* in, const std::byte* blocks);
+  void scatter_single_copy();
+  void alltoall_single_copy();
 
   [[nodiscard]] bool root() const { return call_.rank == call_.root; }
   /// Opens `packed`. After a recorded error the rank publishes empty data.
@@ -80,6 +76,13 @@ class Run {
     p2p::copy_small(channel_.claim(step, n), from, n);
     channel_.publish(step, n);
   }
+  /// Publishes bytes [offset, offset + n) of the packed data of a buffer.
+  void publish(uint32_t step, const p2p::Buffer& from, uint64_t offset, size_t n) {
+    if (!outcome_.ok()) [[unlikely]]
+      n = 0;
+    pack(from, offset, channel_.claim(step, n), n);
+    channel_.publish(step, n);
+  }
   /// Waits for the data of a rank; records an error unless its size is `n` bytes.
   [[nodiscard]] Published wait_for(int rank, uint32_t step, size_t n) {
     const Published published = channel_.wait_published(rank, step);
@@ -94,6 +97,41 @@ class Run {
     if (outcome_.ok()) [[likely]]
       p2p::copy_small(to, published.data, n);
   }
+  /// Receives bytes [offset, offset + n) of the packed data of a buffer.
+  void receive(int rank, uint32_t step, const p2p::Buffer& to, uint64_t offset, size_t n) {
+    const Published published = wait_for(rank, step, n);
+    if (outcome_.ok()) [[likely]]
+      unpack(to, offset, published.data, n);
+  }
+  // Steps copy parts of the packed data between the buffers and shared memory, whatever their types.
+  static void pack(const p2p::Buffer& from, uint64_t offset, std::byte* to, size_t n) {
+    if (from.type->contiguous()) [[likely]]
+      p2p::copy_small(to, static_cast<const std::byte*>(from.address) + offset, n);
+    else
+      datatype::pack(*from.type, from.count, from.address, static_cast<datatype::Count>(offset), to, n);
+  }
+  static void unpack(const p2p::Buffer& to, uint64_t offset, const std::byte* from, size_t n) {
+    if (to.type->contiguous()) [[likely]]
+      p2p::copy_small(static_cast<std::byte*>(to.address) + offset, from, n);
+    else
+      datatype::unpack(*to.type, to.count, to.address, static_cast<datatype::Count>(offset), from, n);
+  }
+  /// Copies this rank's own block, at these offsets in the packed data. `equal`: the sizes of both sides are.
+  void copy_own_block(const p2p::Buffer& to, uint64_t to_offset, const p2p::Buffer& from,
+                      uint64_t from_offset, bool equal) {
+    if (!equal) [[unlikely]]
+      record_error(own_block_mismatch());
+    if (!outcome_.ok()) [[unlikely]]
+      return;
+    if (from.type->contiguous()) [[likely]]
+      unpack(to, to_offset, static_cast<const std::byte*>(from.address) + from_offset, call_.bytes);
+    else
+      repack_own_block(to, to_offset, from, from_offset);
+  }
+  [[nodiscard]] static Error own_block_mismatch();
+  void repack_own_block(const p2p::Buffer& to, uint64_t to_offset, const p2p::Buffer& from,
+                        uint64_t from_offset) const;
+  void receive_block(int rank, uint32_t step, const p2p::Buffer& to, uint64_t offset, size_t n);
   [[nodiscard]] static Error size_mismatch(int rank, size_t published, size_t expected);
   template <class F>
   void for_each_peer(F&& f) const {
@@ -114,7 +152,7 @@ class Run {
       channel_.all_arrived(first + end - 1);
     }
   }
-  void publish_blocks(uint32_t step, const std::byte* blocks, uint64_t first, uint64_t n);
+  void publish_blocks(uint32_t step, const p2p::Buffer& blocks, uint64_t first, uint64_t n);
   /// Index of the block for rank `of` among the blocks that rank `by` publishes: all but its own.
   [[nodiscard]] static uint64_t block_index(int of, int by) {
     return static_cast<uint64_t>(of < by ? of : of - 1);

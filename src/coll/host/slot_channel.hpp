@@ -99,11 +99,8 @@ class SlotChannel final : public core::CollectiveState {
         instance_.oversubscribed)
       acknowledge(step);
   }
-  /// Waits until rank `rank`, or every rank, has acknowledged `step`. A rank that has not is awaited until it
-  /// has acknowledged `extra_steps` more.
-  void wait_acknowledged(int rank, uint32_t step) {
-    wait_for(slot_areas_[static_cast<size_t>(rank)]->done, step, rank);
-  }
+  /// Waits until every rank has acknowledged `step`. A rank that has not is awaited until it has acknowledged
+  /// `extra_steps` more.
   void wait_acknowledged(uint32_t step, uint32_t extra_steps = 0);
   /// The slot area of a rank, also for nonblocking collectives (coll/gpu). After a store to its own area a
   /// rank calls wake_peers().
@@ -115,8 +112,6 @@ class SlotChannel final : public core::CollectiveState {
       wake_waiting(nullptr);
   }
 
-  /// This rank's pages as one contiguous region; usable after all_arrived().
-  [[nodiscard]] std::byte* page_region() const { return own().pages[0]; }
   /// True once a wait has ended because a rank has failed or the communicator is revoked. All later waits
   /// end at once.
   [[nodiscard]] bool broken() const { return failure_ != nullptr; }
