@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The library of another MPI's C++ bindings on top of this one: openmpi_cxx.cpp; mpich.cpp has none.
+// Parts of this library that the bindings of another MPI for C++ and Fortran use.
 #pragma once
 #include "api/compat/handles.hpp"
 
 namespace weft::compat {
 
-/// Creates MPI::ERRORS_THROW_EXCEPTIONS if the program has the bindings. Called when the library is loaded.
-void open_cxx_bindings();
+/// Fills what the program's bindings of C++ and Fortran read. Called when the library is loaded.
+void open_bindings();
 /// Whether MPI_Op_create with this function is part of MPI::Op::Init.
 bool creates_cxx_operation(void (*function)());
 /// Returns the error code of MPI_Op_create.

@@ -54,7 +54,7 @@ __attribute__((constructor)) void open_library() {
   if (extensions.name == nullptr) fail(::dlerror());
   WEFT_COMPAT_EXTENSIONS(WEFT_COMPAT_FIND)
 #undef WEFT_COMPAT_FIND
-  open_cxx_bindings();
+  open_bindings();
 }
 
 }  // namespace

@@ -20,7 +20,15 @@ int weft_compat_dup_fn(Handle /*object*/, int /*keyval*/, void* /*state*/, void*
   return duplicate_attribute(value, result, flag);
 }
 
-void open_cxx_bindings() {}
+/// MPICH's mpi_f08 reads the two addresses in variables that the MPI library fills: those of libmpichfort,
+/// which comes before this library in the order of symbols.
+WEFT_COMPAT_DATA(int*, MPIR_C_MPI_UNWEIGHTED, nullptr)
+WEFT_COMPAT_DATA(int*, MPIR_C_MPI_WEIGHTS_EMPTY, nullptr)
+
+void open_bindings() {
+  weft_compat_data_MPIR_C_MPI_UNWEIGHTED = unweighted;
+  weft_compat_data_MPIR_C_MPI_WEIGHTS_EMPTY = weights_empty;
+}
 bool creates_cxx_operation(void (* /*function*/)()) { return false; }
 int create_cxx_operation(int /*commute*/, Handle* /*op*/) { return MPI_ERR_INTERN; }
 

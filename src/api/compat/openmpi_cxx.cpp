@@ -111,7 +111,7 @@ WEFT_COMPAT_EXPORT int ompi_errhandler_invoke(void* /*handler*/, Handle object, 
   return code;
 }
 
-void open_cxx_bindings() {
+void open_bindings() {
   if (&ompi_mpi_cxx_op_intercept == nullptr) return;
   if (!set_native<Comm>(ompi_mpi_errors_throw_exceptions.handler, native.Comm_create_errhandler))
     fail("no memory for MPI::ERRORS_THROW_EXCEPTIONS");
