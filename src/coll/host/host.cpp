@@ -19,8 +19,7 @@ config::Size copy_max{
     "coll.shared_copy_max_bytes", 64 << 10, 0, 1 << 30,
     "Largest data in bytes that a rank of alltoall, or the root of scatter, copies into shared memory. With "
     "more than two ranks, the ranks read larger blocks directly from its memory (process_vm_readv) where "
-    "they "
-    "can."};
+    "they can."};
 
 /// A rank publishes a block for each of several others.
 bool publishes_blocks(const Call& call) {
