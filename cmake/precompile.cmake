@@ -36,5 +36,6 @@ function(weft_group target pattern)
   list(FILTER sources EXCLUDE REGEX "${pattern}")
   set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   # g++ takes the files of a group for headers, whose types must not depend on unnamed namespaces.
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  target_compile_options(${target} PRIVATE
+                         $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)
 endfunction()
