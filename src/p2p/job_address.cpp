@@ -107,7 +107,8 @@ Result<Port> JobConnections::parse_port(const std::string& name) {
   Port port{0, separator == std::string::npos ? std::string() : name.substr(separator + 1)};
   const char* const end = name.data() + std::min(separator, name.size());
   if (separator == std::string::npos || std::from_chars(name.data(), end, port.number).ptr != end)
-    return Error(Errc::port, "'" + name.substr(0, 80) + "' is not the name of a port (MPI_Open_port)");
+    return Error(Errc::port,
+                 std::string("'").append(name, 0, 80) + "' is not the name of a port (MPI_Open_port)");
   return port;
 }
 
