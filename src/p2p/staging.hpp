@@ -88,9 +88,6 @@ void upload_eager(Engine& engine, Transfer& t, const std::byte* payload, size_t 
 /// Sender in host memory: copies parts of the payload into the receive buffer from now on. Returns false if
 /// the offer does not fit the send.
 [[nodiscard]] bool help_copy(Engine& engine, Transfer& t, const CopyOffer& offer);
-/// Ends the copy of a receive with `error`. Returns false if the sender still writes into its buffer: then
-/// the receive ends with the error later.
-[[nodiscard]] bool stop_copy(Transfer& t, Error& error);
 
 /// Sends one fragment of at most `n` bytes at `offset`, written by fill(slot, size); an error of fill()
 /// aborts the stream. Returns the fragment's size; 0: no capacity.

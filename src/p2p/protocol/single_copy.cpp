@@ -237,25 +237,29 @@ bool progress(Engine& engine, Transfer& t) {
   return t.kind == core::Request::Kind::receive ? progress_get(engine, t) : progress_put(engine, t);
 }
 
-}  // namespace
-
-constinit const Protocol kSingleCopy{
-    .name = "single copy", .applicable = applicable, .cost = cost, .init = init, .progress = progress};
-
-bool help_copy(Engine& engine, Transfer& t, const CopyOffer& offer) {
-  if (!t.contiguous || device_side(t) || t.protocol != nullptr) return false;
-  t.use(kSingleCopy, std::make_unique<SharedPut>(engine.staging_limits().copies, offer));
-  engine.start_polling(t);
-  return true;
-}
-
-bool stop_copy(Transfer& t, Error& error) {
+bool stop(Transfer& t, Error& error) {
   if (t.kind != core::Request::Kind::receive) return true;
   auto& get = state_of<SharedGet>(t);
   if (get.claiming) get.end_claims();
   if (get.helper_done()) return true;
   get.error = std::move(error);
   return false;
+}
+
+}  // namespace
+
+constinit const Protocol kSingleCopy{.name = "single copy",
+                                     .applicable = applicable,
+                                     .cost = cost,
+                                     .init = init,
+                                     .progress = progress,
+                                     .stop = stop};
+
+bool help_copy(Engine& engine, Transfer& t, const CopyOffer& offer) {
+  if (!t.contiguous || device_side(t) || t.protocol != nullptr) return false;
+  t.use(kSingleCopy, std::make_unique<SharedPut>(engine.staging_limits().copies, offer));
+  engine.start_polling(t);
+  return true;
 }
 
 Status get_part(Engine& engine, Transfer& t, uint64_t address, uint64_t offset, uint64_t n) {
