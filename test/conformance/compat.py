@@ -99,13 +99,12 @@ def main():
         print(f"skipped: {error}")
         return SKIPPED
     prefix, mpis = os.path.abspath(chosen.prefix), {STANDARD: weft(chosen.prefix)}
-    arguments = {"strict": False} if chosen.language == "c" else {}
     suites = {}
     if own is not None:
         standard = Suite if chosen.language == "c" else FortranSuite
-        suites[STANDARD] = standard(source, os.path.join(build, own), prefix, **arguments)
+        suites[STANDARD] = standard(source, os.path.join(build, own), prefix)
     for name, other in prefixes.items():
-        suites[name] = kind(source, os.path.join(build, name + suffix), other, **arguments)
+        suites[name] = kind(source, os.path.join(build, name + suffix), other)
         mpis[name] = weft(chosen.prefix)
         if chosen.language != "c":
             mpis[name].environment["LD_LIBRARY_PATH"] = libraries_of(name, os.path.join(build, "wrappers"))

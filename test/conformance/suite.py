@@ -59,7 +59,7 @@ def fetch(folder):
 class Suite:
     """One configured copy of the suite; `strict`: configured with --enable-strictmpi."""
 
-    def __init__(self, source, tree, prefix, *, strict):
+    def __init__(self, source, tree, prefix, *, strict=False):
         self.source = source
         self.tree = tree
         self.prefix = prefix
@@ -199,9 +199,6 @@ class Suite:
 class FortranSuite(Suite):
     """The copy configured for Fortran; its folders are programs with mpif.h, module mpi and module mpi_f08."""
 
-    def __init__(self, source, tree, prefix):
-        super().__init__(source, tree, prefix, strict=False)
-
     @property
     def _folders(self):
         return FORTRAN_FOLDERS
@@ -247,9 +244,6 @@ class OtherFortranSuite(OtherPreprocessor, FortranSuite):
 
 class OtherCxxSuite(OtherPreprocessor):
     """Tests of the C++ bindings, which MPI 3 has removed, as the wrapper of another MPI library builds them."""
-
-    def __init__(self, source, tree, prefix):
-        super().__init__(source, tree, prefix, strict=False)
 
     @property
     def _folders(self):

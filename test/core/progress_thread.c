@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../helpers.h"
 #include "../live_objects.h"
 #include "expect.h"
 
@@ -21,10 +22,6 @@ static const double kComputation = 0.6, kLimit = 0.4;  // seconds
 
 static int rank, size;
 static char *in, *out;
-
-static void compute(double seconds) {
-  for (const double end = MPI_Wtime() + seconds; MPI_Wtime() < end;) continue;
-}
 
 // Starts the operation and ends it. Rank 1 computes in between; returns how long the others waited.
 typedef MPI_Request (*Start)(void);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../core/expect.h"
+#include "../helpers.h"
 
 #ifndef SYS_memfd_secret
 #define SYS_memfd_secret 447
@@ -35,18 +36,6 @@ static void check(const unsigned char* data, size_t n, unsigned salt) {
       fprintf(stderr, "  at %zu of %zu, salt %u\n", i, n, salt);
       return;
     }
-}
-
-static unsigned random_below(unsigned limit) {
-  static unsigned state = 12345;
-  state = state * 1664525u + 1013904223u;
-  return (state >> 8) % limit;
-}
-
-static void compute(double seconds) {
-  const double end = MPI_Wtime() + seconds;
-  while (MPI_Wtime() < end) {
-  }
 }
 
 /* Bytes that this process has copied as a sender. */

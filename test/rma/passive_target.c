@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../helpers.h"
 #include "check.h"
 
 enum { WORDS = 16384, LARGE = WORDS / 2 };
@@ -15,12 +16,6 @@ enum { PUT, GET, LARGE_PUT, LARGE_GET, FETCH, SWAP, ACCUMULATE, LOCK, KINDS };
 static const char* const names[KINDS] = {
     "put", "get", "put 64 KiB", "get 64 KiB", "fetch_and_op", "compare_and_swap", "accumulate", "lock"};
 static int rank, size;
-
-static void compute(double seconds) {
-  const double end = MPI_Wtime() + seconds; /* reads the clock only */
-  while (MPI_Wtime() < end) {
-  }
-}
 
 /* Number of threads of this process. */
 static int threads(void) {

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../helpers.h"
 #include "check.h"
 
 enum { BYTES = 3 << 20, WORDS = BYTES / 8, ROUNDS = 2000, THREADS = 3, TAG = 1 };
@@ -36,18 +37,6 @@ static unsigned long counter(int which) {
   unsigned long value = 0;
   CHECK(MPI_T_pvar_read(session, counters[which], &value) == MPI_SUCCESS);
   return value;
-}
-
-static unsigned random_below(unsigned limit) {
-  static unsigned state = 12345;
-  state = state * 1664525u + 1013904223u;
-  return (state >> 8) % limit;
-}
-
-static void compute(double seconds) {
-  const double end = MPI_Wtime() + seconds;
-  while (MPI_Wtime() < end) {
-  }
 }
 
 static void fill(unsigned char* data, size_t bytes, unsigned seed) {
