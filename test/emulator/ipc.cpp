@@ -97,6 +97,7 @@ Code cuIpcCloseMemHandle(Address address) {
   forbid_unsafe("cuIpcCloseMemHandle outside relaxed capture mode");
   const auto at = starting_at(address, {Kind::imported});
   if (at == world().allocations.end()) return kInvalidValue;
+  wait_for_kernels(context->device);
   drain_all();
   free_allocation(at);
   return kSuccess;

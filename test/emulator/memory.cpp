@@ -267,6 +267,7 @@ Code cuMemFree_v2(Address address) {
   if (address == 0) return kSuccess;
   const auto at = starting_at(address, {Kind::device, Kind::pool, Kind::managed});
   if (at == world().allocations.end()) return kInvalidValue;
+  wait_for_kernels(context->device);
   drain_all();  // cuMemFree synchronises the device
   free_allocation(at);
   return kSuccess;

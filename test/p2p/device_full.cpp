@@ -54,6 +54,25 @@ void test(weft::test::FullGpu& gpu, size_t size, int device, Buffer::Kind kind) 
   }
 }
 
+/// Memory that was exchanged and freed is unmapped by its peer, which must not wait for the kernel.
+void test_freed(weft::test::FullGpu& gpu, int device) {
+  constexpr size_t kSize = 8;
+  constexpr int kExchanges = 15;  // of 40 sends; freed memory is looked for every 512 sends
+  Buffer out(Buffer::Kind::device, kWindow * kSize, device),
+      in(Buffer::Kind::device, kWindow * kSize, device);
+  exchange(out, in, kSize);
+  {
+    const Buffer freed(Buffer::Kind::device, kWindow * kSize, device);
+    exchange(freed, in, kSize);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  gpu.fill();
+  for (int i = 0; i < kExchanges; ++i) exchange(out, in, kSize);
+  expect(gpu.full(), "the GPU was not full", kSize);
+  MPI_Barrier(MPI_COMM_WORLD);
+  gpu.release();
+}
+
 /// Blocks with gaps: long runs are read directly, short runs are packed first (with
 /// WEFT_GPU_STRIDED_OVERHEAD=0).
 struct Layout {
@@ -112,6 +131,7 @@ int main(int argc, char** argv) {
     weft::test::FullGpu gpu(device);
     for (size_t size : kSizes) test(gpu, size, device, Buffer::Kind::device);
     for (size_t size : {8, 65536, 300000}) test(gpu, size, device, Buffer::Kind::pool);
+    test_freed(gpu, device);
     for (const Layout& layout : kLayouts) test_strided(gpu, layout, device);
   }
   return weft::test::finish(failures);

@@ -4,6 +4,7 @@
 #include <climits>
 #include <utility>
 
+#include "base/assert.hpp"
 #include "base/config.hpp"
 #include "base/events.hpp"
 #include "base/log.hpp"
@@ -189,6 +190,7 @@ std::optional<uint64_t> Importer::take_mailbox_request(Peer peer) {
 }
 
 Result<Mapping*> Importer::map_region(const Key& key, const Region& region, const device::Memory& local) {
+  close_retired(Closing::all);
   evict_for(region.size);
   auto mapped = open_memory(std::get<0>(key), region, local);
   if (!mapped && mapped.error().code() == Errc::again && retire_block(std::get<0>(key), region))
@@ -241,9 +243,8 @@ const Region* Importer::find(Peer peer, const RegionName& name) const {
 }
 
 void Importer::release(Mapping* mapping) {
-  if (--mapping->references_ != 0 || !mapping->retired_) return;
-  close_mapping(*mapping);
-  std::erase_if(retired_, [&](const auto& retired) { return retired.get() == mapping; });
+  WEFT_ASSERT(mapping->references_ > 0);
+  if (--mapping->references_ == 0 && mapping->retired_) close_retired(Closing::mapped_only);
 }
 
 void Importer::drop(Peer peer, uint64_t epoch, uint64_t base, uint64_t buffer_id) {
@@ -295,17 +296,24 @@ void Importer::close_mapping(Mapping& mapping) {
   log_close(device::close_ipc(mapping.memory_));
 }
 
-/// Removes a mapping from the cache: closed at once if idle, else with its last reference.
+/// Removes a mapping from the cache.
 Importer::Table::iterator Importer::retire(Table::iterator at) {
   most_recent_ = nullptr;
   ++closures_;
-  if (at->second->references_ == 0) {
-    close_mapping(*at->second);
-  } else {
-    at->second->retired_ = true;
-    retired_.push_back(std::move(at->second));
-  }
+  at->second->retired_ = true;
+  retired_.push_back(std::move(at->second));
+  close_retired(Closing::mapped_only);
   return mappings_.erase(at);
+}
+
+/// Closes retired mappings that no copy uses.
+void Importer::close_retired(Closing which) {
+  std::erase_if(retired_, [&](const auto& mapping) {
+    if (mapping->references_ != 0 || (which == Closing::mapped_only && !mapping->memory_.mapped))
+      return false;
+    close_mapping(*mapping);
+    return true;
+  });
 }
 
 /// The driver shares whole 2 MiB blocks: a mapping of a freed block prevents mapping a new block at its
@@ -327,6 +335,7 @@ bool Importer::retire_block(Peer peer, const Region& region) {
     any = true;
     at = retire(at);
   }
+  close_retired(Closing::all);
   return any;
 }
 
@@ -343,6 +352,7 @@ void Importer::evict_for(size_t bytes) {
     if (eviction.wanted()) [[unlikely]]
       eviction.raise({oldest->second->size()});
     retire(oldest);
+    close_retired(Closing::all);
   }
 }
 

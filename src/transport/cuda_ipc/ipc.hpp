@@ -172,7 +172,7 @@ class Mapping {
   Peer peer_ = 0;
   int local_device_ = -1;
   uint32_t references_ = 0;
-  bool retired_ = false;  // removed from the cache, closed with the last reference
+  bool retired_ = false;  // removed from the cache, not closed yet
   device::Memory memory_;
 };
 
@@ -217,7 +217,10 @@ class Importer {
   [[nodiscard]] uint64_t closures() const { return closures_; }
   /// Removes a reference. No copy may still use the mapping.
   void release(Mapping* mapping);
-  /// Handles the exporter's drop: closes the mapping, at once or with its last reference.
+  /// Handles the exporter's drop: the mapping leaves the cache. One of cuMemMap memory is closed at once or
+  /// with its last reference, since it keeps the memory allocated; one of an IPC handle by the next open() of
+  /// another region, or by close(). Closing waits for all kernels of the GPU and blocks all submissions
+  /// meanwhile, so a kernel of the program that waits for a message would never end.
   void drop(Peer peer, uint64_t epoch, uint64_t base, uint64_t buffer_id);
   /// Drops all mappings, probes and test results of a lost peer.
   void drop_peer(Peer peer);
@@ -248,12 +251,14 @@ class Importer {
                                                                             PeerDescriptors& state);
   void close_mapping(Mapping& mapping);
   Table::iterator retire(Table::iterator at);
+  enum class Closing : uint8_t { all, mapped_only };  // mapped_only: of cuMemMap memory
+  void close_retired(Closing which);
   bool retire_block(Peer peer, const Region& region);
   void evict_for(size_t bytes);
 
   Table mappings_;
   Mapping* most_recent_ = nullptr;                 // null if retired
-  std::vector<std::unique_ptr<Mapping>> retired_;  // dropped while referenced
+  std::vector<std::unique_ptr<Mapping>> retired_;  // not in the cache, and not closed yet
   std::map<PairKey, PathTest> path_tests_;
   std::map<std::pair<Peer, device::Uuid>, Probe> probes_;
   std::map<std::tuple<Peer, uint64_t, uint64_t>, Region> regions_;  // by base and buffer id
