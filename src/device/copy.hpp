@@ -96,6 +96,9 @@ void note_shared_device(int device);
 /// while this process is in MPI with an active operation on `memory`.
 void keep_running(const Memory& memory);
 
+/// Whether a resident kernel runs in the context of `memory` and takes a copy of so many bytes.
+[[nodiscard]] bool resident_kernel_serves(const Memory& memory, size_t bytes);
+
 /// Kernels that may execute a copy of a given size between buffers that a kernel can access, by the settings.
 struct KernelOptions {
   uint32_t resident_blocks;  ///< blocks of the resident kernel, for copies in quick succession; 0: never

@@ -45,6 +45,9 @@ struct Memory {
 
 namespace detail {
 extern std::atomic<bool> driver_open;
+/// The GPU allocation that a query has found last. It may have been freed since.
+extern std::atomic<uintptr_t> recent_base;
+extern std::atomic<size_t> recent_size;
 [[nodiscard]] Memory query(const void* p);
 [[nodiscard]] bool host_without_query(const void* p);
 }  // namespace detail
@@ -77,7 +80,9 @@ void close();
 /// the brk heap, and all memory before the application has initialised CUDA. The memory may be registered:
 /// use only if pinning makes no difference.
 [[nodiscard]] inline bool host_without_query(const void* p) {
-  return !available() || detail::host_without_query(p);
+  if (!available()) return true;
+  const uintptr_t at = reinterpret_cast<uintptr_t>(p) - detail::recent_base.load(std::memory_order_relaxed);
+  return at >= detail::recent_size.load(std::memory_order_relaxed) && detail::host_without_query(p);
 }
 
 }  // namespace weft::device

@@ -302,14 +302,14 @@ Header Engine::header(const Transfer& t, Type type, uint64_t length) const {
 }
 
 bool Engine::try_control(uint32_t to, const void* message, size_t size, uint64_t registration) {
-  transport::Transport& transport = *peers_[to].transport;
-  std::byte* const slot = transport.reserve(to, size);
+  Peer& peer = peers_[to];
+  std::byte* const slot = reserve_message(to, peer, size);
   if (slot == nullptr) return false;
   std::memcpy(slot, message, size);
   if (registration != 0) [[unlikely]]
     network_->send_rts(to, size, registration);
   else
-    transport.commit(to, size);
+    commit_message(to, peer, size);
   return true;
 }
 
@@ -323,7 +323,7 @@ void Engine::post_control(uint32_t to, const void* message, size_t size, uint64_
 
 std::byte* Engine::reserve(uint32_t to, size_t size) {
   const Peer& peer = peers_[to];
-  return peer.lost || blocked(peer) ? nullptr : peer.transport->reserve(to, size);
+  return peer.lost || blocked(peer) ? nullptr : reserve_message(to, peer, size);
 }
 
 PendingMessage& Engine::append_pending(uint32_t to, PendingMessage item) {

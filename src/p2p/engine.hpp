@@ -163,6 +163,20 @@ class Engine final : public core::Poller, private transport::am::Sender {
       return false;
     return peer.eager_sent + bytes + kEntryChargeBytes - peer.eager_credited <= credit;
   }
+  /// Returns the address for a message of `size` bytes to a peer; null: no capacity now. Messages to a peer
+  /// of this host go through its ring once it is open, without the virtual calls of the transport.
+  [[nodiscard]] static std::byte* reserve_message(uint32_t to, const Peer& peer, size_t size) {
+    return peer.ring != nullptr ? peer.ring->reserve(size) : peer.transport->reserve(to, size);
+  }
+  /// Sends the reserved message.
+  void commit_message(uint32_t to, Peer& peer, size_t size) {
+    if (peer.ring != nullptr) [[likely]] {
+      peer.ring->commit(size);
+      return shm_->notify(to);
+    }
+    peer.transport->commit(to, size);
+    if (!peer.remote) peer.ring = shm_->ring_to(to);
+  }
   static void charge(Peer& peer, uint64_t bytes) {
     peer.eager_sent += bytes + kEntryChargeBytes;
     WEFT_ASSERT(peer.eager_sent - peer.eager_credited <= credit);
@@ -232,7 +246,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   // am::Sender, for the other users of active messages.
   void post(uint32_t to, const void* message, size_t size) override { post_control(to, message, size); }
   [[nodiscard]] std::byte* reserve(uint32_t to, size_t size) override;
-  void commit(uint32_t to, size_t size) override { peers_[to].transport->commit(to, size); }
+  void commit(uint32_t to, size_t size) override { commit_message(to, peers_[to], size); }
   [[nodiscard]] size_t max_message(uint32_t to) override { return peers_[to].transport->max_message(to); }
 
   // engine.cpp: messages out and in.

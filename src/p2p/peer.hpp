@@ -28,7 +28,7 @@ using LastSent = std::array<uint64_t, transport::shm::kRtrSlots>;
 
 struct Peer {
   transport::Transport* transport = nullptr;   ///< null: this process itself
-  transport::shm::RingWriter* ring = nullptr;  ///< of `transport`, once found open by Engine::send_now
+  transport::shm::RingWriter* ring = nullptr;  ///< of `transport`, once found open by Engine::commit_message
   bool initialised = false;                    ///< set by Sparse at first use
   bool remote = false;                         ///< on another host: `transport` is the network
   bool lost = false;                           ///< has failed, or was forgotten: nothing is sent to it

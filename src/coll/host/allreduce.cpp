@@ -44,7 +44,8 @@ void Run::allreduce_partitioned() {
   }
 }
 
-// Page by page: each rank publishes its input except its own part, then its part of the result.
+// Page by page: each rank publishes its input except its own part, then its part of the result, which it
+// combines in its receive buffer unless its input is there.
 void Run::allreduce_group(int64_t first, int64_t n, uint32_t pages) {
   const size_t size = element();
   const int64_t page = static_cast<int64_t>(SlotChannel::kPageBytes / size);
@@ -75,17 +76,21 @@ void Run::allreduce_group(int64_t first, int64_t n, uint32_t pages) {
     for_each_peer([&](int rank) { static_cast<void>(wait_for(rank, inputs + i, all)); });
     channel_.all_arrived(inputs + i);
     const size_t published = outcome_.ok() ? bytes : 0;
-    std::byte* target = channel_.claim(results + i, published);
+    std::byte* const slot = channel_.claim(results + i, published);
+    std::byte* const target = call_.in_place ? slot : result + page_offset(i) + at;
     if (published != 0)
       combine(target, own.count, [&](int rank) {
         return rank == call_.rank ? mine + page_offset(i) + at
                                   : channel_.wait_published(rank, inputs + i).data + at;
       });
+    // A copy does not read the lines of the slot from the cores that read them last, as the operation would.
+    if (target != slot && published != 0) std::memcpy(slot, target, bytes);
     channel_.publish(results + i, published);
   }
   for (uint32_t i = 0; i < pages; ++i)
     for (int rank = 0; rank < call_.size; ++rank) {
       const Part theirs = part(i, rank);
+      if (rank == call_.rank && !call_.in_place) continue;
       receive(rank, results + i, result + page_offset(i) + static_cast<size_t>(theirs.first) * size,
               static_cast<size_t>(theirs.count) * size);
     }

@@ -128,6 +128,9 @@ bool unknown_to_driver(const void* p) {
 
 }  // namespace
 
+std::atomic<uintptr_t> detail::recent_base{0};
+std::atomic<size_t> detail::recent_size{0};
+
 bool detail::host_without_query(const void* p) {
   return in_program_data(p) || on_own_stack(p) || !initialised();
 }
@@ -166,6 +169,10 @@ Memory detail::query(const void* p) {
   memory.buffer_id = id;
   memory.base = reinterpret_cast<uintptr_t>(start);
   memory.size = size;
+  if (memory.on_device() && detail::recent_base.load(std::memory_order_relaxed) != memory.base) {
+    detail::recent_base.store(memory.base, std::memory_order_relaxed);
+    detail::recent_size.store(size, std::memory_order_relaxed);
+  }
   if (context == nullptr && memory.on_device()) {
     if (auto home = cuda::home_of(memory)) memory.home = *home;
     cuda::describe_mapped(memory, p);

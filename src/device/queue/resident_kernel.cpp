@@ -166,6 +166,14 @@ bool ResidentKernel::accepts_commands() {
   return !ended_ && at.started == instance_;
 }
 
+/// Whether the instance has enough blocks for a command for `blocks` blocks.
+bool ResidentKernel::has_blocks(uint32_t blocks) const { return instance_blocks_ != 1 || blocks <= 2; }
+
+bool ResidentKernel::serves_copy(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  return queue_ != nullptr && bytes <= setting_max && accepts_commands() && has_blocks(blocks_for(1, bytes));
+}
+
 /// Slot of the next command of the running instance; null: the ring is full.
 ResidentKernel::Slot* ResidentKernel::next_slot() {
   Slot& slot = slots_[(submitted_ + 1) % slots_.size()];
@@ -183,7 +191,7 @@ ResidentKernel::Slot* ResidentKernel::next_slot() {
 ResidentKernel::Slot* ResidentKernel::claim_slot(uint32_t blocks) {
   if (queue_ == nullptr || gpu_is_shared()) return nullptr;
   policy_.arrived(monotonic_ns(), blocks);
-  if (!accepts_commands() || (instance_blocks_ == 1 && blocks > 2)) return nullptr;
+  if (!accepts_commands() || !has_blocks(blocks)) return nullptr;
   Slot* const slot = next_slot();
   if (slot == nullptr) return nullptr;
   schedule_keep_running(policy_.last_arrival());

@@ -65,13 +65,13 @@ bool send_through_bar(Engine& engine, Transfer& t) {
       !device::bar_read(t.address, t.memory, copied, t.bytes))
     return false;
   const size_t head = EagerHeader::offset(t.bytes);
-  std::byte* slot = peer.transport->reserve(t.peer, head + t.bytes);
+  std::byte* slot = Engine::reserve_message(t.peer, peer, head + t.bytes);
   if (slot == nullptr) return false;
   Engine::charge(peer, t.bytes);
   engine.count_sent(peer, {t.context, t.comm->rank(), t.tag}, t.bytes);
   new (slot) EagerHeader(t.context, t.comm->rank(), t.tag);
   std::memcpy(slot + head, copied, t.bytes);
-  peer.transport->commit(t.peer, head + t.bytes);
+  engine.commit_message(t.peer, peer, head + t.bytes);
   sent_messages.add();
   sent_bytes.add(t.bytes);
   Engine::complete(t);
@@ -158,7 +158,6 @@ void Engine::choose_eager_limit(uint32_t to, Peer& peer) {
       static_cast<unsigned long long>(*call));
 }
 
-// Through the ring of a peer on this host, without the virtual calls of its transport.
 bool Engine::send_now(const void* from, uint64_t bytes, uint32_t to, int tag, core::Communicator& comm,
                       core::Channel channel) {
   const trace::Range range("p2p.eager");
@@ -166,8 +165,7 @@ bool Engine::send_now(const void* from, uint64_t bytes, uint32_t to, int tag, co
   Peer& peer = peers_[to];
   if (blocked(peer) || !has_credit(to, bytes, peer)) return false;
   const size_t head = EagerHeader::offset(bytes), size = head + bytes;
-  transport::shm::RingWriter* const ring = peer.ring;
-  std::byte* const slot = ring != nullptr ? ring->reserve(size) : peer.transport->reserve(to, size);
+  std::byte* const slot = reserve_message(to, peer, size);
   if (slot == nullptr) return false;
   const core::ContextId context = comm.context(channel);
   new (slot) EagerHeader(context, comm.rank(), tag);
@@ -176,13 +174,7 @@ bool Engine::send_now(const void* from, uint64_t bytes, uint32_t to, int tag, co
   count_sent(peer, {context, comm.rank(), tag}, bytes);
   sent_messages.add();
   sent_bytes.add(bytes);
-  if (ring != nullptr) [[likely]] {
-    ring->commit(size);
-    shm_->notify(to);
-  } else {
-    peer.transport->commit(to, size);
-    if (!peer.remote) peer.ring = shm_->ring_to(to);
-  }
+  commit_message(to, peer, size);
   return true;
 }
 
@@ -191,7 +183,7 @@ bool Engine::try_eager(Transfer& t) {
   Peer& peer = peers_[t.peer];
   const bool sync = t.mode == SendMode::synchronous;
   const size_t head = sync ? sizeof(EagerSync) : EagerHeader::offset(t.bytes);
-  std::byte* slot = peer.transport->reserve(t.peer, head + t.bytes);
+  std::byte* slot = reserve_message(t.peer, peer, head + t.bytes);
   if (slot == nullptr) return false;
   if (sync)
     new (slot) EagerSync{header(t, Type::eager_sync, t.bytes), enlist(t)};
@@ -203,7 +195,7 @@ bool Engine::try_eager(Transfer& t) {
     copy_payload(slot + head, t.data(), t.bytes, t.peer, peer);
   else if (t.bytes != 0)
     t.pack(0, slot + head, t.bytes);
-  peer.transport->commit(t.peer, head + t.bytes);
+  commit_message(t.peer, peer, head + t.bytes);
   sent_messages.add();
   sent_bytes.add(t.bytes);
   if (!sync) return complete(t), true;

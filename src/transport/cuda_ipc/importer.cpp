@@ -43,6 +43,8 @@ config::Size setting_bytes(
     "the program communicates from more GPU memory than the limit (larger), or address space is "
     "limited (smaller)");
 
+constexpr size_t kMaxRetiredBytes = size_t{256} << 20;
+
 void log_close(const Status& status) {
   if (!status) log::write(log::Level::warn, "%s", status.error().message().c_str());
 }
@@ -306,8 +308,12 @@ Importer::Table::iterator Importer::retire(Table::iterator at) {
   return mappings_.erase(at);
 }
 
-/// Closes retired mappings that no copy uses.
+/// Closes retired mappings that no copy uses. They keep the memory of their exporters allocated, so more than
+/// kMaxRetiredBytes are not left to the next open().
 void Importer::close_retired(Closing which) {
+  size_t bytes = 0;
+  for (const auto& mapping : retired_) bytes += mapping->size();
+  if (bytes > kMaxRetiredBytes) which = Closing::all;
   std::erase_if(retired_, [&](const auto& mapping) {
     if (mapping->references_ != 0 || (which == Closing::mapped_only && !mapping->memory_.mapped))
       return false;
