@@ -69,10 +69,13 @@ bool uses_put_bounce(const Transfer& t) {
 }
 
 /// Returns how long a send spins for an RTR, in ns. A bounce buffer takes two cache lines, and cuMemMap
-/// memory one driver query per mapping. The alternatives are 3 us slower for both.
+/// memory one driver query per mapping. The alternatives are 3 us slower for both. Messages for copy engines
+/// may follow gets of smaller ones in a ping-pong: the peer learns of the end of its send by a message then,
+/// and posts its next receive later than after a put.
 uint64_t rtr_wait_of(const Transfer& t) {
   const uint64_t usual = setting_rtr_wait;
-  return uses_put_bounce(t) || t.memory.mapped ? std::max(usual, kSlowRtrWaitNs) : usual;
+  const bool by_engine = device::kernel_options_for(t.bytes).resident_blocks == 0;
+  return uses_put_bounce(t) || t.memory.mapped || by_engine ? std::max(usual, kSlowRtrWaitNs) : usual;
 }
 
 void advertise_bounce(const PutBounce& bounce, ReadyToReceive& rtr) {
@@ -97,7 +100,7 @@ uint32_t slot_of(const match::Key& key) {
 }
 
 /// Whether a resident kernel of this process runs that would get a message faster than that of the sender
-/// puts it. In a ping-pong both run, so the sender asks the same.
+/// puts it. In a ping-pong both run, so the rule is the same for the sender.
 bool gets_faster(const Transfer& t) {
   return t.bytes > kMaxWarpPut && mappable(t) && !t.memory.mapped && !setting_put.is("on") &&
          device::resident_kernel_serves(t.memory, t.bytes);
