@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/counters.hpp"
 #include "base/trace.hpp"
 #include "device/copy.hpp"
 #include "device/queue/submission_batcher.hpp"
@@ -25,6 +26,11 @@ config::Size setting_submissions("gpu.submissions", 3, 1, 64,
                                  "Number of GPU copy submissions in flight at a time; messages matched "
                                  "meanwhile are batched into the next one. Larger values start copies "
                                  "earlier, in smaller batches.");
+
+counters::Counter submitted("p2p.copy_submissions", counters::Unit::events,
+                            "Submissions of GPU copies for messages");
+counters::Counter submitted_copies("p2p.submitted_copies", counters::Unit::events,
+                                   "GPU copies in these submissions");
 
 /// Returns whether one batch may serve both copies.
 bool share_batch(const DeviceCopy& a, const DeviceCopy& b) {
@@ -99,6 +105,8 @@ void Engine::submit_copy(const DeviceCopy& copy, StreamRole stream) {
   const bool put = copy.rtr != nullptr;
   auto ticket = submit(put ? remote : local, put ? local : remote, copy.request->expected, stream);
   if (!ticket) return finish_copy(copy, std::move(ticket).error());
+  submitted.add();
+  submitted_copies.add();
   submissions_.push_back({std::move(*ticket), copy, {}});
 }
 
@@ -120,6 +128,8 @@ void Engine::submit_batch(const DeviceCopy* copies, size_t count, StreamRole str
     for (size_t i = 0; i < count; ++i) submit_copy(copies[i], stream);
     return;
   }
+  submitted.add();
+  submitted_copies.add(count);
   submissions_.push_back({std::move(*ticket), copies[0], {copies + 1, copies + count}});
 }
 
