@@ -11,8 +11,9 @@ config::Size max_bytes{
     "coll.shared_max_bytes", 16 << 20, 0, 1 << 30,
     "Largest vector or block in bytes of a shared-memory collective; larger ones use messages."};
 // The limits of ADR 0045.
-constexpr uint64_t kMaxTotalBytes = 1 << 20;       // of all blocks of a rank
-constexpr uint64_t kMaxBytesOfMessage = 64 << 10;  // see many_copies() and one_message()
+constexpr uint64_t kMaxTotalBytes = 1 << 20;    // of all blocks of a rank
+constexpr uint64_t kMaxBytesOfMany = 64 << 10;  // see many_copies()
+constexpr uint64_t kMaxBytesOfPair = 32 << 10;  // see one_message()
 constexpr int kFewRanks = 8;
 
 config::Size copy_max{
@@ -33,7 +34,9 @@ bool many_copies(const Call& call) {
 }
 
 /// Two processes copy a large message together, once (ADR 0047).
-bool one_message(const Call& call) { return call.what == Collective::bcast && call.size == 2; }
+bool one_message(const Call& call) {
+  return call.what == Collective::bcast && call.size == 2 && call.bytes > kMaxBytesOfPair;
+}
 
 /// True if the ranks read each other's memory; equal on all ranks.
 bool use_single_copy(const Call& call, const SlotChannel& channel) {
@@ -45,7 +48,7 @@ bool use_single_copy(const Call& call, const SlotChannel& channel) {
 
 bool eligible(const Call& call) {
   if (call.size < 2 || call.inter() || call.bytes > max_bytes) return false;
-  if (call.bytes > kMaxBytesOfMessage && (many_copies(call) || one_message(call))) return false;
+  if ((call.bytes > kMaxBytesOfMany && many_copies(call)) || one_message(call)) return false;
   switch (call.what) {
     case Collective::barrier:
     case Collective::bcast:
