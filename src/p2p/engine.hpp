@@ -230,7 +230,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
     else
       submit_copy(put, next_stream(device::StreamRole::out, device::StreamRole::aux));
   }
-  void track(CopySubmission submission) { submissions_.push_back(std::move(submission)); }
+  void track(CopySubmission submission);
   device::StreamRole next_stream(device::StreamRole first, device::StreamRole second);
   /// Returns whether a get of a message of the peer is in flight.
   [[nodiscard]] bool getting_from(uint32_t peer) const;

@@ -131,6 +131,7 @@ TEST_F(IpcTest, SweepReportsAndDropCloses) {
   EXPECT_EQ(drop.buffer_id, freed.region.buffer_id);
   // Closed when unused and another region is mapped.
   importer.drop(kPeer, drop.epoch, drop.base, drop.buffer_id);
+  EXPECT_EQ(counted.closes.growth(), 0u);
   EXPECT_EQ(importer.mapped(), 1u);
   importer.release(*b);
   EXPECT_EQ(counted.closes.growth(), 0u) << "closing waits for kernels of the program";

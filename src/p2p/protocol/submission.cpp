@@ -98,6 +98,12 @@ StreamRole Engine::next_stream(StreamRole first, StreamRole second) {
   return batcher_.alternates(!submissions_.empty()) ? second : first;
 }
 
+void Engine::track(CopySubmission submission) {
+  submitted.add();
+  submitted_copies.add(1 + submission.rest.size());
+  submissions_.push_back(std::move(submission));
+}
+
 void Engine::submit_copy(const DeviceCopy& copy, StreamRole stream) {
   if (copy.bounce) return put().submit_to_bounce(copy, stream);
   const trace::Range range("p2p.submit_copy");
@@ -105,9 +111,7 @@ void Engine::submit_copy(const DeviceCopy& copy, StreamRole stream) {
   const bool put = copy.rtr != nullptr;
   auto ticket = submit(put ? remote : local, put ? local : remote, copy.request->expected, stream);
   if (!ticket) return finish_copy(copy, std::move(ticket).error());
-  submitted.add();
-  submitted_copies.add();
-  submissions_.push_back({std::move(*ticket), copy, {}});
+  track({std::move(*ticket), copy, {}});
 }
 
 void Engine::submit_batch(const DeviceCopy* copies, size_t count, StreamRole stream) {
@@ -128,9 +132,7 @@ void Engine::submit_batch(const DeviceCopy* copies, size_t count, StreamRole str
     for (size_t i = 0; i < count; ++i) submit_copy(copies[i], stream);
     return;
   }
-  submitted.add();
-  submitted_copies.add(count);
-  submissions_.push_back({std::move(*ticket), copies[0], {copies + 1, copies + count}});
+  track({std::move(*ticket), copies[0], {copies + 1, copies + count}});
 }
 
 void Engine::copy_device_self(Transfer& t, Transfer& sender) {
@@ -141,7 +143,7 @@ void Engine::copy_device_self(Transfer& t, Transfer& sender) {
   auto ticket = submit(view_of(t), view_of(sender), sender.bytes, StreamRole::local);
   const DeviceCopy copy{&t, instance.self, enlist(sender)};
   if (!ticket) return finish_copy(copy, std::move(ticket).error());
-  submissions_.push_back({std::move(*ticket), copy, {}});
+  track({std::move(*ticket), copy, {}});
 }
 
 bool Engine::poll_device() {

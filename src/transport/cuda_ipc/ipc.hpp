@@ -218,9 +218,9 @@ class Importer {
   /// Removes a reference. No copy may still use the mapping.
   void release(Mapping* mapping);
   /// Handles the exporter's drop: the mapping leaves the cache. One of cuMemMap memory is closed at once or
-  /// with its last reference, since it keeps the memory allocated; one of an IPC handle by the next open() of
-  /// another region, or by close(). Closing waits for all kernels of the GPU and blocks all submissions
-  /// meanwhile, so a kernel of the program that waits for a message would never end.
+  /// with its last reference; one of an IPC handle when open() maps another region, by close(), or when more
+  /// than 256 MiB wait. Closing waits for all kernels of the GPU and blocks all submissions meanwhile, so a
+  /// kernel of the program that waits for a message would never end.
   void drop(Peer peer, uint64_t epoch, uint64_t base, uint64_t buffer_id);
   /// Drops all mappings, probes and test results of a lost peer.
   void drop_peer(Peer peer);
