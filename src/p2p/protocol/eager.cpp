@@ -53,6 +53,21 @@ struct PackedSend final : ProtocolState {
   std::unique_ptr<std::byte[]> bytes;
 };
 
+/// Sends and counts an eager message. `write(header, payload)` writes both; the payload of `bytes` bytes
+/// follows `head` bytes after the header's begin. Returns false if the transport has no room; nothing was
+/// done then.
+template <class Write>
+[[gnu::always_inline]] inline bool send_message(Engine& engine, uint32_t to, Peer& peer, size_t head,
+                                                uint64_t bytes, Write&& write) {
+  std::byte* const message = Engine::reserve_message(to, peer, head + bytes);
+  if (message == nullptr) return false;
+  write(message, message + head);
+  engine.commit_message(to, peer, head + bytes);
+  sent_messages.add();
+  sent_bytes.add(bytes);
+  return true;
+}
+
 // Sends a few bytes of device memory that the CPU reads itself through the BAR. Returns false if this is not
 // possible; nothing was done then.
 bool send_through_bar(Engine& engine, Transfer& t) {
@@ -64,16 +79,13 @@ bool send_through_bar(Engine& engine, Transfer& t) {
       Engine::blocked(peer) || !Engine::has_credit(t.peer, t.bytes, peer) ||
       !device::bar_read(t.address, t.memory, copied, t.bytes))
     return false;
-  const size_t head = EagerHeader::offset(t.bytes);
-  std::byte* slot = Engine::reserve_message(t.peer, peer, head + t.bytes);
-  if (slot == nullptr) return false;
+  const auto write = [&](std::byte* header, std::byte* payload) {
+    new (header) EagerHeader(t.context, t.comm->rank(), t.tag);
+    std::memcpy(payload, copied, t.bytes);
+  };
+  if (!send_message(engine, t.peer, peer, EagerHeader::offset(t.bytes), t.bytes, write)) return false;
   Engine::charge(peer, t.bytes);
   engine.count_sent(peer, {t.context, t.comm->rank(), t.tag}, t.bytes);
-  new (slot) EagerHeader(t.context, t.comm->rank(), t.tag);
-  std::memcpy(slot + head, copied, t.bytes);
-  engine.commit_message(t.peer, peer, head + t.bytes);
-  sent_messages.add();
-  sent_bytes.add(t.bytes);
   Engine::complete(t);
   return true;
 }
@@ -164,17 +176,14 @@ bool Engine::send_now(const void* from, uint64_t bytes, uint32_t to, int tag, co
   if (to == instance.self || comm.revoked) return false;
   Peer& peer = peers_[to];
   if (blocked(peer) || !has_credit(to, bytes, peer)) return false;
-  const size_t head = EagerHeader::offset(bytes), size = head + bytes;
-  std::byte* const slot = reserve_message(to, peer, size);
-  if (slot == nullptr) return false;
   const core::ContextId context = comm.context(channel);
-  new (slot) EagerHeader(context, comm.rank(), tag);
-  copy_payload(slot + head, from, bytes, to, peer);
+  const auto write = [&](std::byte* header, std::byte* payload) {
+    new (header) EagerHeader(context, comm.rank(), tag);
+    copy_payload(payload, from, bytes, to, peer);
+  };
+  if (!send_message(*this, to, peer, EagerHeader::offset(bytes), bytes, write)) return false;
   charge(peer, bytes);
   count_sent(peer, {context, comm.rank(), tag}, bytes);
-  sent_messages.add();
-  sent_bytes.add(bytes);
-  commit_message(to, peer, size);
   return true;
 }
 
@@ -182,22 +191,20 @@ bool Engine::try_eager(Transfer& t) {
   const trace::Range range("p2p.eager");
   Peer& peer = peers_[t.peer];
   const bool sync = t.mode == SendMode::synchronous;
+  const auto write = [&](std::byte* begin, std::byte* payload) {
+    if (sync)
+      new (begin) EagerSync{header(t, Type::eager_sync, t.bytes), enlist(t)};
+    else
+      new (begin) EagerHeader(t.context, t.comm->rank(), t.tag);
+    if (t.protocol_state) [[unlikely]]
+      std::memcpy(payload, state_of<PackedSend>(t).bytes.get(), t.bytes);
+    else if (t.contiguous)
+      copy_payload(payload, t.data(), t.bytes, t.peer, peer);
+    else if (t.bytes != 0)
+      t.pack(0, payload, t.bytes);
+  };
   const size_t head = sync ? sizeof(EagerSync) : EagerHeader::offset(t.bytes);
-  std::byte* slot = reserve_message(t.peer, peer, head + t.bytes);
-  if (slot == nullptr) return false;
-  if (sync)
-    new (slot) EagerSync{header(t, Type::eager_sync, t.bytes), enlist(t)};
-  else
-    new (slot) EagerHeader(t.context, t.comm->rank(), t.tag);
-  if (t.protocol_state) [[unlikely]]
-    std::memcpy(slot + head, state_of<PackedSend>(t).bytes.get(), t.bytes);
-  else if (t.contiguous)
-    copy_payload(slot + head, t.data(), t.bytes, t.peer, peer);
-  else if (t.bytes != 0)
-    t.pack(0, slot + head, t.bytes);
-  commit_message(t.peer, peer, head + t.bytes);
-  sent_messages.add();
-  sent_bytes.add(t.bytes);
+  if (!send_message(*this, t.peer, peer, head, t.bytes, write)) return false;
   if (!sync) return complete(t), true;
   t.enter(Transfer::State::rts_sent);  // completes on the acknowledgement
   return true;
