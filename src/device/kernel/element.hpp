@@ -380,6 +380,5 @@ WEFT_HOST_DEVICE constexpr uint32_t data_bytes(Element element) {
          : element == Element::double_int || element == Element::long_int ? 0x0fff
                                                                           : 0xffff;
 }
-WEFT_HOST_DEVICE constexpr bool padded(Element element) { return data_bytes(element) != 0xffff; }
 
 }  // namespace weft::device::kernel

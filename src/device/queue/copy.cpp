@@ -345,8 +345,7 @@ void keep_running(const Memory& memory) {
 }
 
 bool resident_kernel_serves(const Memory& memory, size_t bytes) {
-  const auto queue = cuda::queue_of(memory);
-  return queue && (*queue)->resident_kernel.serves_copy(bytes);
+  return memory.on_device() && cuda::ResidentKernel::serves_copy(memory.device, bytes);
 }
 
 KernelOptions kernel_options_for(size_t bytes) {
