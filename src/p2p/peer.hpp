@@ -26,6 +26,12 @@ struct PendingMessage {
 /// Value of Peer::sent when the last message of each hash of match keys was sent.
 using LastSent = std::array<uint64_t, transport::shm::kRtrSlots>;
 
+/// Attempts to put messages that have failed one after the other.
+struct PutMisses {
+  uint32_t rtr = 0;         ///< waits for an RTR that timed out
+  uint32_t advertised = 0;  ///< advertised receives that the peer did not use
+};
+
 struct Peer {
   transport::Transport* transport = nullptr;   ///< null: this process itself
   transport::shm::RingWriter* ring = nullptr;  ///< of `transport`, once found open by Engine::commit_message
@@ -49,9 +55,8 @@ struct Peer {
   uint64_t sent_bytes = 0, arrived_bytes = 0;  ///< of these messages and of puts
   LastSent* last_sent = nullptr;
   uint64_t puts = 0, puts_arrived = 0;  ///< messages put into advertised receives
-  bool reply_due = false;         ///< the peer's last device message was received and nothing was sent since
-  uint32_t rtr_misses = 0;        ///< consecutive waits for an RTR that timed out
-  uint32_t advertise_misses = 0;  ///< consecutive advertised receives that the peer did not use
+  bool reply_due = false;  ///< the peer's last device message was received and nothing was sent since
+  std::array<PutMisses, 2> put_misses;  ///< of messages for the resident kernel and for copy engines
 };
 
 }  // namespace weft::p2p

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Puts into advertised receives on device memory: either side may compute while the other one moves the data,
 // and matching follows MPI. Usage: device_put seed rounds [seconds [threads]]
-#include <fcntl.h>
 #include <mpi.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -19,6 +16,7 @@
 #include "../reference/draw.hpp"
 #include "device/mpi_main.hpp"
 #include "put_plan.hpp"
+#include "shared_word.hpp"
 
 namespace {
 
@@ -26,6 +24,7 @@ using randomized::Draw;
 using weft::test::Buffer;
 using weft::test::cuda;
 using weft::test::Plan;
+using weft::test::Word;
 using Kind = Buffer::Kind;
 
 int rank = 0, ranks = 0;
@@ -37,35 +36,6 @@ void expect(bool ok, const std::string& what) {
 }
 
 std::vector<char> content(size_t n, unsigned seed) { return weft::test::pattern(n, seed); }
-
-/// A word shared by all ranks without MPI.
-class Word {
- public:
-  Word() {
-    int id = ::getpid();
-    MPI_Bcast(&id, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    const std::string name = "/weft-test-put-" + std::to_string(id);
-    const int file = ::shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
-    if (file < 0 || ::ftruncate(file, 4096) != 0) std::abort();
-    word_ =
-        static_cast<std::atomic<int>*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
-    ::close(file);
-    MPI_Barrier(MPI_COMM_WORLD);
-    ::shm_unlink(name.c_str());
-  }
-  void set(int value) { word_->store(value); }
-  /// Computes without MPI calls until another rank has set the word to `value`. Returns false after 20 s.
-  [[nodiscard]] bool compute_until(int value) const {
-    for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20); *word_ != value;) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
-  }
-
- private:
-  std::atomic<int>* word_;
-};
 
 // The receiver has posted and computes: the send completes, and the data arrive before the receiver's next
 // call.
@@ -135,6 +105,28 @@ void passive_sender(Word& word, size_t n, int round) {
     }
   }
   MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// Small messages arrive before their receives are posted, so the advertised receives are not used. Receives
+// of large messages are advertised nevertheless.
+void late_receives(Word& word, int base, int round) {
+  constexpr int kMessages = 12, kBytes = 4000;
+  Buffer buffer(Kind::device, kBytes, rank % cuda().devices);
+  for (int turn = 0; turn < kMessages; ++turn) {
+    const auto sent = content(kBytes, static_cast<unsigned>(base + turn));
+    if (rank == 0) {
+      buffer.write(sent);
+      MPI_Request request;
+      MPI_Isend(buffer.data(), kBytes, MPI_BYTE, 1, 3, MPI_COMM_WORLD, &request);
+      word.set(base + turn);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else if (rank == 1) {
+      expect(word.compute_until(base + turn), "MPI_Isend does not return");
+      MPI_Recv(buffer.data(), kBytes, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      expect(buffer.read() == sent, "wrong bytes");
+    }
+  }
+  passive_receiver(word, 3'000'000, round, false);
 }
 
 // Several back-to-back sends into posted receives form one submission: started together, or in a burst as
@@ -427,6 +419,7 @@ int main(int argc, char** argv) {
       passive_receiver(word, n, ++round, true);
       passive_sender(word, n, ++round);
     }
+    late_receives(word, 50'000, ++round);
     int base = 100'000;
     batched_puts(word, base, true);
     expect(rank != 0 || !cuda().emulated() || batched_sends >= 4,

@@ -56,6 +56,12 @@ constexpr uint32_t kRetryInterval = 32;
 /// Returns whether to make another attempt after so many consecutive misses.
 bool should_try(uint32_t& misses) { return misses < kMaxMisses || misses++ % kRetryInterval == 0; }
 
+/// Returns whether a message is too large for the resident kernel.
+bool by_copy_engine(uint64_t bytes) { return device::kernel_options_for(bytes).resident_blocks == 0; }
+
+/// Misses are counted by executor: small messages that do not find a receive say little about large ones.
+PutMisses& misses_of(Peer& peer, uint64_t bytes) { return peer.put_misses[by_copy_engine(bytes) ? 1 : 0]; }
+
 uint64_t envelope_of(const match::Key& key) {
   return static_cast<uint64_t>(static_cast<uint32_t>(key.source)) << 32 | static_cast<uint32_t>(key.tag);
 }
@@ -74,8 +80,8 @@ bool uses_put_bounce(const Transfer& t) {
 /// and posts its next receive later than after a put.
 uint64_t rtr_wait_of(const Transfer& t) {
   const uint64_t usual = setting_rtr_wait;
-  const bool by_engine = device::kernel_options_for(t.bytes).resident_blocks == 0;
-  return uses_put_bounce(t) || t.memory.mapped || by_engine ? std::max(usual, kSlowRtrWaitNs) : usual;
+  return uses_put_bounce(t) || t.memory.mapped || by_copy_engine(t.bytes) ? std::max(usual, kSlowRtrWaitNs)
+                                                                          : usual;
 }
 
 void advertise_bounce(const PutBounce& bounce, ReadyToReceive& rtr) {
@@ -136,7 +142,7 @@ void PutProtocol::advertise(Transfer& t) {
   if (advertised_[slot] != nullptr || source == self()) return;
   Peer& peer = engine_.peer(source);
   if (peer.remote || engine_.instance.failures.failed(source)) return;
-  if (!should_try(peer.advertise_misses) && !setting_put.is("on")) return;
+  if (!should_try(misses_of(peer, t.bytes).advertised) && !setting_put.is("on")) return;
   PutBounce& bounce = bounces_[slot];
   if (!mappable(t) && !reserve_bounce(t, bounce)) return;
   const device::Memory& memory = bounce.arena != nullptr ? bounce.arena->memory : t.memory;
@@ -189,7 +195,7 @@ bool PutProtocol::retract(Transfer& t) {
 bool PutProtocol::retract_matched(Transfer& t) {
   Peer& peer = engine_.peer(t.comm->process(t.rank));
   if (!retract(t)) return false;
-  ++peer.advertise_misses;
+  ++misses_of(peer, t.bytes).advertised;
   return true;
 }
 
@@ -216,7 +222,7 @@ void PutProtocol::finish_advertised(Transfer& t, uint64_t state) {
   Peer& peer = engine_.peer(source);
   ++peer.puts_arrived;
   peer.arrived_bytes += t.completion.bytes;
-  peer.advertise_misses = 0;
+  misses_of(peer, t.bytes).advertised = 0;
   peer.reply_due = true;
   if (ReadyToReceive::phase_of(state) == Phase::failed) [[unlikely]] {
     t.completion.bytes = 0;
@@ -281,12 +287,13 @@ bool PutProtocol::put(Transfer& t) {
   ReadyToReceive& rtr = engine_.shm()->rtr_slot(t.peer, slot_of(key));
   uint64_t state = find_advertised(rtr, key, t, peer);
   if (state == 0 && !reply_due) return false;
-  if (engine_.getting_from(t.peer) && device::kernel_options_for(t.bytes).resident_blocks != 0) return false;
-  if (state == 0 && setting_rtr_wait != 0 && !gets_faster(t) && should_try(peer.rtr_misses)) {
+  if (engine_.getting_from(t.peer) && !by_copy_engine(t.bytes)) return false;
+  uint32_t& misses = misses_of(peer, t.bytes).rtr;
+  if (state == 0 && setting_rtr_wait != 0 && !gets_faster(t) && should_try(misses)) {
     const uint64_t until = monotonic_ns() + rtr_wait_of(t);
     while ((state = find_advertised(rtr, key, t, peer)) == 0 && monotonic_ns() < until) {
     }
-    peer.rtr_misses = state != 0 ? 0 : peer.rtr_misses + 1;
+    misses = state != 0 ? 0 : misses + 1;
     rtr_waits.add();
     if (state == 0) rtr_timeouts.add();
   }
