@@ -15,11 +15,16 @@ using algorithm::Part;
 
 void Run::allreduce_redundant() {
   const size_t n = call_.bytes;
+  const auto* mine = static_cast<const std::byte*>(call_.send.address);
   auto* result = static_cast<std::byte*>(call_.recv.address);
+  // An intermediate result would overwrite this rank's term in place.
+  const bool term_stays = !call_.in_place || call_.size == 2;
   exchange(
-      1, [&](uint32_t step, uint32_t) { publish(step, call_.send.address, n); },
+      1, [&](uint32_t step, uint32_t) { publish(step, mine, n); },
       [&](uint32_t step, uint32_t) {
-        combine(result, call_.send.count, [&](int rank) { return wait_for(rank, step, n).data; });
+        combine(result, call_.send.count, [&](int rank) {
+          return rank == call_.rank && term_stays ? mine : wait_for(rank, step, n).data;
+        });
       });
 }
 

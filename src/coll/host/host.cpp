@@ -13,7 +13,7 @@ config::Size max_bytes{
 // The limits of ADR 0045.
 constexpr uint64_t kMaxTotalBytes = 1 << 20;    // of all blocks of a rank
 constexpr uint64_t kMaxBytesOfMany = 64 << 10;  // see many_copies()
-constexpr uint64_t kMaxBytesOfPair = 32 << 10;  // see one_message()
+constexpr uint64_t kMaxBytesOfPair = 32 << 10;  // see pair_messages()
 constexpr int kFewRanks = 8;
 
 config::Size copy_max{
@@ -33,9 +33,11 @@ bool many_copies(const Call& call) {
          call.size > kFewRanks;
 }
 
-/// Two processes copy a large message together, once (ADR 0047).
-bool one_message(const Call& call) {
-  return call.what == Collective::bcast && call.size == 2 && call.bytes > kMaxBytesOfPair;
+/// Two processes copy each large message together, once (ADR 0047).
+bool pair_messages(const Call& call) {
+  return (call.what == Collective::bcast || call.what == Collective::allgather ||
+          call.what == Collective::alltoall) &&
+         call.size == 2 && call.bytes > kMaxBytesOfPair;
 }
 
 /// True if the ranks read each other's memory; equal on all ranks.
@@ -48,7 +50,7 @@ bool use_single_copy(const Call& call, const SlotChannel& channel) {
 
 bool eligible(const Call& call) {
   if (call.size < 2 || call.inter() || call.bytes > max_bytes) return false;
-  if ((call.bytes > kMaxBytesOfMany && many_copies(call)) || one_message(call)) return false;
+  if ((call.bytes > kMaxBytesOfMany && many_copies(call)) || pair_messages(call)) return false;
   switch (call.what) {
     case Collective::barrier:
     case Collective::bcast:

@@ -193,6 +193,12 @@ struct Run::Terms {
 
 template <class Term>
 void Run::combine(std::byte* target, int64_t n, Term&& term) {
+  if (call_.size == 2) {  // no intermediate result
+    const std::byte *const left = term(0), *const right = term(1);
+    if (outcome_.ok()) [[likely]]
+      call_.op->combine(left, right, target, n, *call_.recv.type);
+    return;
+  }
   constexpr size_t kScratchBytes = 16 << 10;
   alignas(64) std::byte memory[kScratchBytes];
   const auto vectors = static_cast<size_t>(rank_order_ ? 2 : algorithm::TreeShape::depth(call_.size));

@@ -180,9 +180,10 @@ void SlotChannel::barrier() {
   claim(step, 0);
   publish(step, 0);
   sleep_until_published(step);
-  for (int rank = comm_.rank() + 1; rank < comm_.size(); ++rank)
-    static_cast<void>(wait_published(rank, step));
-  for (int rank = 0; rank < comm_.rank(); ++rank) static_cast<void>(wait_published(rank, step));
+  for (int rank = 0; const transport::shm::SlotArea* area : slot_areas_) {
+    if (area != own_) wait_for(area->slots[step % transport::shm::kSlots].sequence, step, rank);
+    ++rank;
+  }
   all_arrived(step);
 }
 
