@@ -3,6 +3,7 @@
 # Missing build tools are downloaded into build/tools (tools/setup/setup.py).
 PRESET ?= release
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+TEST_JOBS ?= $(shell expr $(JOBS) + 1)# tests at once: some wait for time to pass
 CMAKE_ARGS ?=
 CTEST_ARGS ?=
 
@@ -12,7 +13,7 @@ PREFIX := $(if $(filter release,$(PRESET)),build/prefix,$(BUILD)/prefix)
 ENV    := PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH"
 READY  := $(TOOLS)/ready# one stamp file per set of downloads
 SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt tools/setup/python.txt tools/setup/cli.txt
-CTEST  := $(ENV) ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) $(CTEST_ARGS)
+CTEST  := $(ENV) ctest --test-dir $(BUILD) --output-on-failure -j $(TEST_JOBS) $(CTEST_ARGS)
 
 .PHONY: all help demo test nightly gpu-test gpu-bench bench-host bench-compat install configure tests clean format lint wheel wheels sdist docs
 .NOTPARALLEL:

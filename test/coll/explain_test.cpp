@@ -55,8 +55,13 @@ TEST(ExplainTest, HostMemoryUsesSharedMemoryThenMessages) {
   EXPECT_FALSE(shared("what=bcast ranks=9", 128 << 10));
   EXPECT_TRUE(shared("what=reduce ranks=2", 1 << 20));
   EXPECT_FALSE(shared("what=reduce ranks=3", 128 << 10));
-  EXPECT_TRUE(shared("what=alltoall ranks=2", 128 << 10));
+  EXPECT_TRUE(shared("what=alltoall ranks=3", 64 << 10));
   EXPECT_FALSE(shared("what=alltoall ranks=3", 128 << 10));
+  // Two processes copy a large message together.
+  for (const char* exchange : {"what=bcast ranks=2", "what=allgather ranks=2", "what=alltoall ranks=2"}) {
+    EXPECT_TRUE(shared(exchange, 32 << 10)) << exchange;
+    EXPECT_FALSE(shared(exchange, 64 << 10)) << exchange;
+  }
 }
 
 TEST(ExplainTest, RejectsInvalidQueries) {
