@@ -53,6 +53,7 @@ NOT_PASSED = (
         WRONG + "each rank expects to see a mismatch of others, which need not be detected (section 2.8)",
     ),
     (r"errors/datatype/type_ub_nullarg ", OLD + "mpi.h has MPI_Type_ub as an inline function, without checks"),
+    (r"f08/spawn/spawnargv", WRONG + "it wants a leading space of an argument, which is stripped (section 11.8.2)"),
     (r"pt2pt/p?scancel( |_unmatch )", WRONG + "it wants sends to be cancelled, which may fail (section 3.8.4)"),
 )
 
