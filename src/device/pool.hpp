@@ -12,9 +12,23 @@
 namespace weft::device {
 
 /// Allocates memory on the GPU of `near`; free it with free_scratch(). Errc::unsupported if it exceeds the
-/// cap even without unleased workspace; else the error of the driver.
+/// cap even without unleased workspace and unused memory of caches; else the error of the driver.
 [[nodiscard]] Result<Memory> allocate_scratch(const Memory& near, size_t bytes);
 void free_scratch(const Memory& scratch);
+
+/// An owner of memory of allocate_scratch() that keeps some of it unused. Other memory that would exceed the
+/// cap makes it free that.
+class ScratchCache {
+ public:
+  ScratchCache(const ScratchCache&) = delete;
+  ScratchCache& operator=(const ScratchCache&) = delete;
+  /// Frees unused memory. Returns false if there is none.
+  [[nodiscard]] virtual bool evict() = 0;
+
+ protected:
+  ScratchCache();
+  ~ScratchCache();
+};
 
 /// A leased block of workspace; returns to the pool on destruction.
 class Workspace {
@@ -43,6 +57,7 @@ class Workspace {
 
  private:
   friend Result<Memory> allocate_scratch(const Memory& near, size_t bytes);
+  friend ScratchCache;
   struct Block;
   struct Pool;
   void swap(Workspace& other) noexcept { std::swap(block_, other.block_); }

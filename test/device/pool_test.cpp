@@ -82,6 +82,32 @@ TEST_F(PoolTest, FreesUnleasedWorkspaceForOtherMemory) {
   device::free_scratch(*other);
 }
 
+TEST_F(PoolTest, FreesUnusedMemoryOfCachesForOtherMemory) {
+  struct Cache final : device::ScratchCache {
+    bool evict() override {
+      if (!unused) return false;
+      device::free_scratch(kept);
+      unused = false;
+      return true;
+    }
+    Memory kept;
+    bool unused = false;
+  };
+  {
+    Cache cache;
+    auto kept = device::allocate_scratch(near_, 6 * kMiB);
+    ASSERT_OK(kept);
+    cache.kept = *kept;
+    EXPECT_FALSE(device::allocate_scratch(near_, 3 * kMiB)) << "memory in use was freed";
+    cache.unused = true;
+    auto other = device::allocate_scratch(near_, 3 * kMiB);
+    ASSERT_OK(other);
+    EXPECT_FALSE(cache.unused);
+    device::free_scratch(*other);
+  }
+  EXPECT_FALSE(device::allocate_scratch(near_, 9 * kMiB)) << "a cache that has ended is asked";
+}
+
 TEST_F(PoolTest, LeasesThatOutliveCloseAreDead) {
   auto leased = Workspace::lease(near_, kMiB);
   ASSERT_OK(leased);

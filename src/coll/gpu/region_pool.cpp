@@ -7,7 +7,6 @@
 #include "device/copy.hpp"
 #include "device/ipc.hpp"
 #include "device/kernel/collective.hpp"
-#include "device/pool.hpp"
 
 namespace weft::coll::gpu {
 namespace {
@@ -42,7 +41,7 @@ Result<CollectiveRegion*> RegionPool::lease(const device::Memory& near) {
     return region.get();
   }
   auto memory = device::allocate_scratch(near, bytes);
-  while (!memory && evict_unleased()) memory = device::allocate_scratch(near, bytes);
+  while (!memory && evict()) memory = device::allocate_scratch(near, bytes);
   if (!memory) return std::move(memory).error();
   auto region = std::make_unique<CollectiveRegion>();
   region->memory = *memory;
@@ -56,8 +55,7 @@ Result<CollectiveRegion*> RegionPool::lease(const device::Memory& near) {
   return regions_.back().get();
 }
 
-/// Frees an unleased region; false if there is none.
-bool RegionPool::evict_unleased() {
+bool RegionPool::evict() {
   const auto at = std::find_if(regions_.begin(), regions_.end(), [](const auto& it) { return !it->leased; });
   if (at == regions_.end()) return false;
   device::free_scratch((*at)->memory);

@@ -19,7 +19,7 @@ struct CollectiveRegion {
   bool leased = false;
 };
 
-class RegionPool final : public core::RetainedState {
+class RegionPool final : public core::RetainedState, public device::ScratchCache {
  public:
   ~RegionPool() override;
   /// The pool of this process.
@@ -27,9 +27,10 @@ class RegionPool final : public core::RetainedState {
   /// Leases a region in the context of `near`. Unleased regions of other contexts are freed if there is no
   /// memory.
   [[nodiscard]] Result<CollectiveRegion*> lease(const device::Memory& near);
+  /// Frees an unleased region.
+  [[nodiscard]] bool evict() override;
 
  private:
-  [[nodiscard]] bool evict_unleased();
   std::vector<std::unique_ptr<CollectiveRegion>> regions_;
 };
 

@@ -49,6 +49,7 @@ struct Workspace::Block {
 /// The workspace blocks; all other memory is counted only.
 struct Workspace::Pool {
   std::vector<std::unique_ptr<Block>> blocks;
+  std::vector<ScratchCache*> caches;
 
   /// The smallest suitable free block within the waste limit.
   [[nodiscard]] Block* find(const Memory& near, size_t bytes) const {
@@ -67,13 +68,15 @@ struct Workspace::Pool {
     if (!block->gone) free_scratch(block->memory);
     std::erase_if(blocks, [&](const auto& held) { return held.get() == block; });
   }
-  /// Frees unused blocks until `more` bytes fit below the cap; false if they do not fit.
+  /// Frees unused blocks and memory of caches until `more` bytes fit below the cap; false if they do not fit.
   bool evict_for(size_t more) {
     while (held.value() + more > setting_bytes) {
       const auto unused =
           std::find_if(blocks.begin(), blocks.end(), [](const auto& block) { return !block->leased; });
-      if (unused == blocks.end()) return false;
-      drop(unused->get());
+      if (unused != blocks.end())
+        drop(unused->get());
+      else if (std::none_of(caches.begin(), caches.end(), [](ScratchCache* cache) { return cache->evict(); }))
+        return false;
     }
     return true;
   }
@@ -83,6 +86,9 @@ Workspace::Pool& Workspace::pool() {
   static auto* const instance = new Pool;
   return *instance;
 }
+
+ScratchCache::ScratchCache() { Workspace::pool().caches.push_back(this); }
+ScratchCache::~ScratchCache() { std::erase(Workspace::pool().caches, this); }
 
 void Workspace::release() {
   block_->leased = false;

@@ -96,6 +96,9 @@ class Pace {
   Draw draw_;
 };
 
+/// Whether the cap of GPU memory is too low for the regions of all communicators.
+bool few_kernels() { return std::getenv("TEST_FEW_KERNELS") != nullptr; }
+
 /// The GPU stream of all communicators that enqueue.
 class EnqueueStream {
  public:
@@ -113,10 +116,20 @@ class EnqueueStream {
     in_context([&](auto& driver) { driver.cuStreamDestroy_v2(stream_); });
   }
   EnqueueStream(const EnqueueStream&) = delete;
+  /// MPI_COMM_NULL if the GPU memory for it is refused, which TEST_FEW_KERNELS allows.
   [[nodiscard]] MPI_Comm communicator() const {
-    MPI_Comm comm;
-    if (MPIX_Stream_comm_create(MPI_COMM_WORLD, handle_, &comm) != MPI_SUCCESS) MPI_Abort(MPI_COMM_WORLD, 1);
-    return comm;
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_Errhandler handler;
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler);
+    if (few_kernels()) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    const int code = MPIX_Stream_comm_create(MPI_COMM_WORLD, handle_, &comm);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    MPI_Errhandler_free(&handler);
+    if (code == MPI_SUCCESS) return comm;
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(code, &error_class);
+    if (error_class != MPI_ERR_UNSUPPORTED_OPERATION || !few_kernels()) MPI_Abort(MPI_COMM_WORLD, 1);
+    return MPI_COMM_NULL;
   }
   /// Waits for the stream; MPI goes on meanwhile, since other ranks may need that before they enqueue.
   void drain() const {
@@ -177,7 +190,8 @@ Team make_team(Draw& draw, const EnqueueStream& stream) {
     }
     case 4:
       team.comm = stream.communicator();
-      team.enqueues = true;
+      team.enqueues = team.comm != MPI_COMM_NULL;
+      if (!team.enqueues) MPI_Comm_dup(MPI_COMM_WORLD, &team.comm);
       break;
     case 5:
       team.comm = MPI_COMM_WORLD;
@@ -354,7 +368,7 @@ class Sequence {
 
 /// With many operations on the emulator, kernels have run some of them, unless TEST_FEW_KERNELS is set.
 int missing_kernels() {
-  if (weft::test::cuda().collectives == nullptr || std::getenv("TEST_FEW_KERNELS") != nullptr) return 0;
+  if (weft::test::cuda().collectives == nullptr || few_kernels()) return 0;
   if (ranks == 1 || operations_run < 200) return 0;
   unsigned long late = 0;
   const unsigned long done = weft::test::cuda().collectives(&late);
