@@ -10,6 +10,7 @@
 #include "base/result.hpp"
 #include "core/instance.hpp"
 #include "device/memory.hpp"
+#include "device/pool.hpp"
 
 namespace weft::coll::gpu {
 

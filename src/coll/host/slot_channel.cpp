@@ -78,8 +78,8 @@ Status SlotChannel::connect() {
   return {};
 }
 
-bool SlotChannel::connected() {
-  if (exchange_ == nullptr) return true;
+/// Maps the slot areas once the allgather has completed.
+bool SlotChannel::finish_exchange() {
   if (!exchange_->complete()) return false;
   outcome_ = std::move(exchange_->outcome);
   exchange_->destroy();
@@ -180,10 +180,9 @@ void SlotChannel::barrier() {
   claim(step, 0);
   publish(step, 0);
   sleep_until_published(step);
-  for (int rank = 0; const transport::shm::SlotArea* area : slot_areas_) {
-    if (area != own_) wait_for(area->slots[step % transport::shm::kSlots].sequence, step, rank);
-    ++rank;
-  }
+  for (int rank = comm_.rank() + 1; rank < comm_.size(); ++rank)
+    static_cast<void>(wait_published(rank, step));
+  for (int rank = 0; rank < comm_.rank(); ++rank) static_cast<void>(wait_published(rank, step));
   all_arrived(step);
 }
 

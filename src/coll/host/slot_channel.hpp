@@ -32,7 +32,7 @@ class SlotChannel final : public core::CollectiveState {
   /// numbers.
   [[nodiscard]] Status connect();
   /// True once that allgather has completed; open() is then equal on all ranks. Needs progress until then.
-  [[nodiscard]] bool connected();
+  [[nodiscard]] bool connected() { return exchange_ == nullptr || finish_exchange(); }
   /// Waits until connected(); returns the error of the allgather.
   /// Afterwards open() is false if a rank got no slot area.
   [[nodiscard]] Status wait_connected();
@@ -143,6 +143,7 @@ class SlotChannel final : public core::CollectiveState {
   struct SlotAreaRecord {
     uint32_t slot_area, readable, devices;  // readable: this rank can read the memory of all others
   };
+  [[nodiscard]] bool finish_exchange();
   void map_slot_areas();
 
   core::Instance& instance_;

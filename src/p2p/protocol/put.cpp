@@ -271,6 +271,21 @@ static uint64_t find_advertised(const ReadyToReceive& rtr, const match::Key& key
   return first && t.bytes <= rtr.bytes.load(kRelaxed) ? state : 0;
 }
 
+/// Spins for the RTR, unless that keeps failing. Returns its state; 0: none in time.
+static uint64_t wait_advertised(const ReadyToReceive& rtr, const match::Key& key, const Transfer& t,
+                                Peer& peer) {
+  uint32_t& misses = misses_of(peer, t.bytes).rtr;
+  if (!should_try(misses)) return 0;
+  uint64_t state = 0;
+  const uint64_t until = monotonic_ns() + rtr_wait_of(t);
+  while ((state = find_advertised(rtr, key, t, peer)) == 0 && monotonic_ns() < until) {
+  }
+  misses = state != 0 ? 0 : misses + 1;
+  rtr_waits.add();
+  if (state == 0) rtr_timeouts.add();
+  return state;
+}
+
 // Puts the message into an advertised receive. Returns false if nothing was done: send an RTS. If the send
 // replies to the peer, it spins for the RTR for a short time. If gets from this peer are in flight, small
 // messages are left to the peer: the resident kernel of this process would serialise both directions.
@@ -288,15 +303,7 @@ bool PutProtocol::put(Transfer& t) {
   uint64_t state = find_advertised(rtr, key, t, peer);
   if (state == 0 && !reply_due) return false;
   if (engine_.getting_from(t.peer) && !by_copy_engine(t.bytes)) return false;
-  uint32_t& misses = misses_of(peer, t.bytes).rtr;
-  if (state == 0 && setting_rtr_wait != 0 && !gets_faster(t) && should_try(misses)) {
-    const uint64_t until = monotonic_ns() + rtr_wait_of(t);
-    while ((state = find_advertised(rtr, key, t, peer)) == 0 && monotonic_ns() < until) {
-    }
-    misses = state != 0 ? 0 : misses + 1;
-    rtr_waits.add();
-    if (state == 0) rtr_timeouts.add();
-  }
+  if (state == 0 && setting_rtr_wait != 0 && !gets_faster(t)) state = wait_advertised(rtr, key, t, peer);
   if (state == 0) return false;
   const trace::Range range("p2p.put");
   Mapping* mapping = engine_.regions().map(t, rtr.base.load(std::memory_order_relaxed),
