@@ -107,8 +107,7 @@ struct KernelOptions {
 };
 [[nodiscard]] KernelOptions kernel_options_for(size_t bytes);
 
-/// Completion method in the context of `memory`: "event", "flag", "query" or "hybrid"; "none" before the
-/// first copy.
+/// Completion method in the context of `memory`: "event", "flag", "query" or "hybrid"; "none" without a GPU.
 [[nodiscard]] const char* completion_method(const Memory& memory);
 
 }  // namespace weft::device

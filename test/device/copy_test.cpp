@@ -270,7 +270,7 @@ TEST_F(CopyTest, StreamsThatCannotWriteFlagsUseEvents) {
   Buffer src(Kind::device, 4096), dst(Kind::device, 4096);
   const auto bytes = pattern(4096, 9);
   src.write(bytes);
-  EXPECT_STREQ(device::completion_method(dst.memory()), "none");
+  EXPECT_STREQ(device::completion_method(Memory{}), "none");
   ASSERT_EQ(cuda().fail("cuStreamWriteValue32:1:801"), 0);
   EXPECT_OK(device::copy(dst.data(), dst.memory(), src.data(), src.memory(), 4096));
   EXPECT_STREQ(device::completion_method(dst.memory()), "event");

@@ -161,10 +161,11 @@ void polled(StreamObject& stream) {
   if (any_running()) start_worker();
 }
 
-Code create_stream(Stream* handle, unsigned flags) {
-  const auto lock = lock_world();
-  ContextObject* context = nullptr;
-  if (const Code code = current(&context); code != kSuccess) return code;
+enum class Waiting : uint8_t { none, for_kernels };
+
+Code create_stream(Stream* handle, unsigned flags, Waiting waiting) {
+  EMUCUDA_CONTEXT();
+  if (waiting == Waiting::for_kernels) wait_for_kernels(context->device);
   if ((flags & kStreamNonBlocking) == 0) forbid_weft("a stream that blocks stream 0");
   forbid_unsafe("cuStreamCreate outside relaxed capture mode");
   auto* stream = new StreamObject{context, (flags & kStreamNonBlocking) == 0, called_by_weft(), 0, {}, {}};
@@ -249,8 +250,11 @@ void drain_all() {
 
 extern "C" {
 
-Code cuStreamCreate(Stream* handle, unsigned flags) { return create_stream(handle, flags); }
-Code cuStreamCreateWithPriority(Stream* handle, unsigned flags, int) { return create_stream(handle, flags); }
+Code cuStreamCreate(Stream* handle, unsigned flags) { return create_stream(handle, flags, Waiting::none); }
+/// Waits for kernels, as on a machine with four GPUs (p2p/device_full on H100, driver 13.0).
+Code cuStreamCreateWithPriority(Stream* handle, unsigned flags, int) {
+  return create_stream(handle, flags, Waiting::for_kernels);
+}
 
 Code cuStreamGetPriority(Stream handle, int* priority) {
   EMUCUDA_STREAM(handle);

@@ -157,12 +157,7 @@ const char* completion_method(const Memory& memory) {
   if (!available() || !memory.known_to_driver()) return kNames[0];
   auto queue = cuda::queue_of(memory);
   if (!queue) return kNames[0];
-  Completion method = Completion::automatic;
-  for (TrackedStream& tracked : (*queue)->streams) {
-    const std::lock_guard lock(tracked.mutex);
-    if (tracked.stream != nullptr) method = tracked.method;
-  }
-  return kNames[static_cast<size_t>(method)];
+  return kNames[static_cast<size_t>((*queue)->streams.front().method)];
 }
 
 }  // namespace weft::device

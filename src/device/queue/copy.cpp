@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "device/ipc.hpp"
@@ -137,7 +138,7 @@ Result<Ticket> submit(WorkQueue& queue, const Memory& dst, const Memory& src, St
   if (const cuda::Code fault = tracked.fault.load(std::memory_order_relaxed); fault != cuda::kSuccess)
       [[unlikely]]
     return copy_failure(fault, "earlier copy", dst, src);
-  WEFT_TRY(cuda::prepare(tracked));
+  WEFT_ASSERT(tracked.stream != nullptr);
   if (const cuda::Code code = mark_predecessor(tracked, chain); code != cuda::kSuccess) [[unlikely]]
     return copy_failure(code, "completion mark", dst, src);
   if (const cuda::Code code = issue(tracked.stream); code != cuda::kSuccess) [[unlikely]] {

@@ -134,7 +134,6 @@ Result<HostRegistration> register_host(void* address, size_t bytes, uint32_t* pr
   const cuda::CurrentContext current(queue.context);
   if (current.code() != cuda::kSuccess) return no_registration(cuda::describe(current.code()));
   const cuda::RelaxedCapture relaxed;
-  WEFT_TRY(cuda::prepare(tracked));
   const cuda::Code code = cuda::driver().mem_host_register(
       address, bytes, cuda::kHostRegisterPortable | cuda::kHostRegisterDeviceMap);
   if (code != cuda::kSuccess) return no_registration("cuMemHostRegister: " + cuda::describe(code));

@@ -45,6 +45,35 @@ WorkQueue* find(Context context, unsigned long long id) {
   return nullptr;
 }
 
+/// Creates all streams of the queue. Creating a stream may wait for all running kernels, so none is created
+/// later, when a kernel of the program may wait for a message.
+Status create_streams(WorkQueue& queue, Address flags) {
+  for (size_t i = 0; i < kStreamRoles; ++i) {
+    TrackedStream& tracked = queue.streams[i];
+    tracked.queue = &queue;
+    tracked.flag = reinterpret_cast<uint32_t*>(static_cast<char*>(queue.flags) + i * kFlagStride);
+    tracked.flag_address = flags + i * kFlagStride;
+    WEFT_CUDA_TRY(stream_create_with_priority, "a stream for MPI transfers cannot be created",
+                  &tracked.stream, kStreamNonBlocking, kHighestPriority);
+  }
+  return {};
+}
+
+/// Returns how copies of the queue are completed, by the setting and whether its streams can write flags.
+Result<Completion> choose_completion(const TrackedStream& tracked) {
+  const auto wanted = static_cast<Completion>(setting_completion.index());
+  if (wanted != Completion::automatic && wanted != Completion::flag) return wanted;
+  const Code code =
+      driver().stream_write_value32(tracked.stream, tracked.flag_address, 0, kWriteValueDefault);
+  if (code == kSuccess) return wanted == Completion::flag ? Completion::flag : Completion::hybrid;
+  if (wanted == Completion::flag)
+    return failure(code, "cuStreamWriteValue32",
+                   "WEFT_GPU_COMPLETION=flag does not work on this GPU: use auto");
+  log::write(log::Level::info, "GPU completion by events: streams cannot write flags (%s)",
+             describe(code).c_str());
+  return Completion::event;
+}
+
 /// Creates graphs, which take GPU memory, only for the streams that usually run the data kernels.
 void open_launchers(WorkQueue& queue) {
   for (size_t i = 0; i < kStreamRoles; ++i) {
@@ -60,7 +89,7 @@ void open_launchers(WorkQueue& queue) {
   }
 }
 
-/// Queries device and limits, allocates the flag page and loads the kernels.
+/// Queries device and limits, allocates the flag page, creates the streams and loads the kernels.
 Status fill(WorkQueue& queue) {
   const CurrentContext current(queue.context);
   if (current.code() != kSuccess)
@@ -73,12 +102,10 @@ Status fill(WorkQueue& queue) {
   Address address = 0;
   WEFT_CUDA_TRY(mem_host_get_device_pointer, "pinned memory is not mapped for the GPU", &address, queue.flags,
                 0);
-  for (size_t i = 0; i < kStreamRoles; ++i) {
-    TrackedStream& tracked = queue.streams[i];
-    tracked.queue = &queue;
-    tracked.flag = reinterpret_cast<uint32_t*>(static_cast<char*>(queue.flags) + i * kFlagStride);
-    tracked.flag_address = address + i * kFlagStride;
-  }
+  WEFT_TRY(create_streams(queue, address));
+  auto completion = choose_completion(queue.streams.front());
+  if (!completion) return std::move(completion).error();
+  for (TrackedStream& tracked : queue.streams) tracked.method = *completion;
   queue.data = load_data_kernels();
   queue.kernels = load_kernels();
   queue.resident_kernel.open(queue);
@@ -171,32 +198,6 @@ Status load_enqueue(WorkQueue& queue) {
   auto loaded = load_enqueue_kernel();
   if (!loaded) return std::move(loaded).error();
   queue.enqueue = *loaded;
-  return {};
-}
-
-Status prepare(TrackedStream& tracked) {
-  if (tracked.stream != nullptr) [[likely]]
-    return {};
-  const RelaxedCapture relaxed;
-  Stream stream = nullptr;
-  WEFT_CUDA_TRY(stream_create_with_priority, "a stream for MPI transfers cannot be created", &stream,
-                kStreamNonBlocking, kHighestPriority);
-  tracked.method = static_cast<Completion>(setting_completion.index());
-  if (tracked.method == Completion::automatic || tracked.method == Completion::flag) {
-    const Code code = driver().stream_write_value32(stream, tracked.flag_address, 0, kWriteValueDefault);
-    if (code != kSuccess && tracked.method == Completion::flag) {
-      driver().stream_destroy(stream);
-      return failure(code, "cuStreamWriteValue32",
-                     "WEFT_GPU_COMPLETION=flag does not work on this GPU: use auto");
-    }
-    if (code != kSuccess)
-      log::write(log::Level::info, "GPU completion by events: streams cannot write flags (%s)",
-                 describe(code).c_str());
-    tracked.method = code != kSuccess                          ? Completion::event
-                     : tracked.method == Completion::automatic ? Completion::hybrid
-                                                               : Completion::flag;
-  }
-  tracked.stream = stream;
   return {};
 }
 

@@ -34,7 +34,7 @@ struct WorkQueue;
 struct TrackedStream {
   std::mutex mutex;  // orders submissions with their sequence numbers
   WorkQueue* queue = nullptr;
-  Stream stream = nullptr;  // written once, under the mutex
+  Stream stream = nullptr;  // null after close()
   Completion method = Completion::automatic;
   std::atomic<uint32_t> submitted{0};  // changed under the mutex
   std::atomic<uint32_t> seen{0};       // hybrid: last copy when a query found the stream idle
@@ -75,8 +75,6 @@ struct WorkQueue {
 }
 /// Loads the kernel of enqueued operations on first use. The queue's context must be current.
 [[nodiscard]] Status load_enqueue(WorkQueue& queue);
-/// Creates the stream on first use. The queue's context must be current.
-[[nodiscard]] Status prepare(TrackedStream& tracked);
 
 [[nodiscard]] Result<Event> take_event(WorkQueue& queue);
 void give_event(WorkQueue& queue, Event event);
