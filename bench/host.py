@@ -246,9 +246,11 @@ def add_options(parser):
     parser.add_argument("--minutes", type=float, default=7.0, help="nothing begins after this time (%(default)s)")
     parser.add_argument("--seconds", type=float, default=0.05, help="length of one measurement (%(default)s)")
     parser.add_argument("--rows", metavar="ROW;ROW...", default="",
-                        help="measure these rows of the report only, * stands for any text; without --json nothing is kept")  # fmt: skip
+                        help="measure these rows of the report only, * stands for any text; "
+                             "without --json nothing is kept")  # fmt: skip
     parser.add_argument("--bind", choices=("core", "none"), default="core",
-                        help="none: the ranks share this process's cores, as taskset sets them (MPICH's binding ignores it)")  # fmt: skip
+                        help="none: the ranks share this process's cores, as taskset sets them "
+                             "(MPICH's binding ignores it)")  # fmt: skip
     parser.add_argument("--check", action="store_true", help="exit status 1 if a bar is missed")
     parser.add_argument("--quiet", action="store_true", help="no progress")
 

@@ -48,14 +48,16 @@ PHRASES = {
     r"\b(one|those|ones) that\b": "the noun again",
     r"\bk_?(Few|Many|Enough|Alone|NowAndThen)\b": "a name with quantity and unit",
     r"\bwhat (others|ranks|peers|processes) (say|tell|know|ask)\b": "publish, notify, query",
-    r"\b(rank|peer|process|kernel|receiver|sender|engine|library|ranks|peers|senders|receivers)s? (says|tells|asks|hears|knows|meets)\b": "publishes, notifies, queries, has mapped",
+    r"\b(rank|peer|process|kernel|receiver|sender|engine|library|ranks|peers|senders|receivers)s? "
+    r"(says|tells|asks|hears|knows|meets)\b": "publishes, notifies, queries, has mapped",
 }
 PHRASES = {re.compile(pattern, re.IGNORECASE): term for pattern, term in PHRASES.items()}
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 COMMENT = re.compile(r"^\s*(?://+[<!/]?|#(?!\s*(?:include|pragma|define|if|else|endif|undef|error|!))|\*)\s?(.*)$")
 BAD_SUBJECTS = re.compile(r"^(What|Those|Where|Whoever|Whose)\b(?!.*\?$)")
 VERBS = set(
-    "is are was were be been has have had do does did can may must will would should could cannot needs holds takes goes makes keeps gives"
+    "is are was were be been has have had do does did can may must will would should could cannot needs holds takes"
+    " goes makes keeps gives"
     " read write wait call see use return fail run get put set come go take make keep give let begin end stay send".split()
 )
 

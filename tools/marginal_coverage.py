@@ -82,7 +82,9 @@ def main():
         kept = set().union(*(arcs for test, (_, _, arcs) in results.items() if not left_out.search(test)))
         functions = {arc[:2] for arc in reached} - {arc[:2] for arc in kept}
         lost = len(reached) - len(kept)
-        print(f"without {options.without}: {lost} of {len(reached)} arcs less ({100 * lost / len(reached):.2f} percent)")
+        print(
+            f"without {options.without}: {lost} of {len(reached)} arcs less ({100 * lost / len(reached):.2f} percent)"
+        )
         print(f"functions that are not reached then: {len(functions)}")
     return 0 if all(passed for _, passed, _ in results.values()) else 1
 

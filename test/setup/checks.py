@@ -98,8 +98,8 @@ class Checks(unittest.TestCase):
             return self.run_check("check_words.py", {path: text})[0]
 
         self.assertEqual(check("src/base/a.cpp", LICENCE + "// Returns the number of peers.\nint peers();\n"), 0)
-        for text in ("int wake_copier();", "struct LoadGranule {};", "// The engine says which rank waits.", "// Where ranks push.",
-                     "// Sent by the one that waits.", "// In vain.", '"this copy is quicker"',
+        for text in ("int wake_copier();", "struct LoadGranule {};", "// The engine says which rank waits.",
+                     "// Where ranks push.", "// Sent by the one that waits.", "// In vain.", '"this copy is quicker"',
                      "// The next free entry of the table for a peer of another host."):  # fmt: skip
             with self.subTest(text=text):
                 self.assertEqual(check("src/base/a.cpp", LICENCE + text + "\n"), 1)

@@ -96,7 +96,8 @@ def _objects(table):
         tag = c_type[len("MPI_") :].replace("Datatype", "Type")
         numbers.append(f"inline constexpr FortranNumber k{tag}Numbers[] = {{{', '.join(pairs) or '{-1, 0}'}}};")
     return numbers + [
-        "/// Predefined handles: data symbol, bytes, value in the standard ABI. Of two with the same value, MPI returns the first.",
+        "/// Predefined handles: data symbol, bytes, value in the standard ABI. Of two with the same value, "
+        "MPI returns the first.",
         "#define WEFT_COMPAT_OBJECTS(X) "
         + " ".join(f"X({symbol}, {size}, {native})" for symbol, size, native in objects),
         "/// Data symbols to which NAME_addr points.",

@@ -143,7 +143,8 @@ class DescriptorEntry(Entry):
         lines = [*self.before]
         lines += self.call_lines()
         body = "".join(f"  {line}\n" for line in lines)
-        return f"\nWEFT_FORTRAN_F90(void, {name}, ({', '.join(self.parameters)})) try {{\n{body}}} catch (...) {{\n  {failed};\n}}\n"
+        head = f"\nWEFT_FORTRAN_F90(void, {name}, ({', '.join(self.parameters)}))"
+        return f"{head} try {{\n{body}}} catch (...) {{\n  {failed};\n}}\n"
 
 
 class LargeEntry(Entry):

@@ -27,8 +27,8 @@ program with elevated privileges (set-user-ID, set-group-ID, file capabilities) 
 additional library, and does not join a launcher's job.
 
 Settings that select the path of a collective must be equal: `WEFT_COLL_SHARED*`, `WEFT_COLL_GPU*` and
-`WEFT_STREAM_COLLECTIVE_REGION_BYTES` on the ranks of a host, the other `WEFT_COLL_*` on all ranks. `MPI_Init` compares them and ends with the
-name of the differing setting. Each rank may have its own `WEFT_COLL_GPU_KERNEL_TIMEOUT_NS` and
+`WEFT_STREAM_COLLECTIVE_REGION_BYTES` on the ranks of a host, the other `WEFT_COLL_*` on all ranks. `MPI_Init` compares
+them and ends with the name of the differing setting. Each rank may have its own `WEFT_COLL_GPU_KERNEL_TIMEOUT_NS` and
 `WEFT_COLL_GPU_REDUCE_MIN_BYTES`.
 
 The page has two parts: [for users](#for-users), each setting with the reason to change it, and [for experts](#for-experts).

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Wheel: builds a wheel into dist/, like `python3 -m build --wheel`, but with the pip found by set-up, and gives it the
-# platform tag that auditwheel finds. --mpi4py: also a wheel of mpi4py for the standard ABI, for this Python. --sdist: the source distribution.
+# platform tag that auditwheel finds. --mpi4py: also a wheel of mpi4py for the standard ABI, for this Python. --sdist: the
+# source distribution.
 import argparse
 import glob
 import os
