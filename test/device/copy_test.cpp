@@ -261,6 +261,23 @@ TEST_F(CopyTest, FailedSubmissionIsReportedAndTheNextWorks) {
   expect_equal(dst.read(), bytes, "after the faults");
 }
 
+TEST_F(CopyTest, FailedFirstUseOfAContextFreesEverything) {
+  if (!cuda().emulated()) GTEST_SKIP() << "needs fault injection";
+  device::close();
+  ASSERT_OK(device::open());
+  Buffer src(Kind::device, 4096), dst(Kind::device, 4096);
+  const auto bytes = pattern(4096, 9);
+  src.write(bytes);
+  const unsigned long before = cuda().live();
+  ASSERT_EQ(cuda().fail("cuStreamCreateWithPriority:3:2"), 0);
+  const Status status = device::copy(dst.data(), dst.memory(), src.data(), src.memory(), 4096);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message().find("stream"), std::string::npos) << status.error().message();
+  EXPECT_EQ(cuda().live(), before);
+  EXPECT_OK(device::copy(dst.data(), dst.memory(), src.data(), src.memory(), 4096));
+  expect_equal(dst.read(), bytes, "after the fault");
+}
+
 TEST_F(CopyTest, StreamsThatCannotWriteFlagsUseEvents) {
   if (!cuda().emulated()) GTEST_SKIP() << "needs fault injection";
   const char* method = std::getenv("WEFT_GPU_COMPLETION");

@@ -45,8 +45,8 @@ WorkQueue* find(Context context, unsigned long long id) {
   return nullptr;
 }
 
-/// Creates all streams of the queue. Creating a stream may wait for all running kernels, so none is created
-/// later, when a kernel of the program may wait for a message.
+/// Creates the streams of the copy engines. Creating a stream may wait for all running kernels, so no copy
+/// creates one, when a kernel of the program may wait for a message.
 Status create_streams(WorkQueue& queue, Address flags) {
   for (size_t i = 0; i < kStreamRoles; ++i) {
     TrackedStream& tracked = queue.streams[i];
@@ -186,8 +186,12 @@ Result<WorkQueue*> queue_of(Context context) {
   auto queue = std::make_unique<WorkQueue>();
   queue->context = context;
   queue->id = id;
-  WEFT_TRY(fill(*queue));
-  WEFT_TRY(install(queue.get()));
+  Status made = fill(*queue);
+  if (made) made = install(queue.get());
+  if (!made) {
+    destroy(*queue);
+    return std::move(made).error();
+  }
   every_queue.push_back(std::move(queue));
   return every_queue.back().get();
 }
