@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Finds out which tests reach code of src/ that no other test reaches.
 
-usage: marginal_coverage.py [-j N] [--without REGEX] REGEX
+usage: marginal_coverage.py [-j N] REGEX
 
-REGEX selects tests of build/coverage (`make tests PRESET=coverage`). Each test runs by itself; its counters are read
-from the .gcda files of g++ 12 or newer. Printed are the seconds of each test, the arcs of the flow graph that it
-executed, and how many of them no other test did. --without: the arcs and functions that are lost without the tests that
-match. Tests whose processes are killed count less than they executed. Exit status 1: a test failed.
+REGEX selects quick tests of build/coverage (`make tests PRESET=coverage`) and variants of test/nightly_variants.txt.
+Each test runs by itself; its counters are read from the .gcda files of g++ 12 or newer. Printed are the seconds of each
+test, the arcs of the flow graph that it executed, how many of them no other test did, and the arcs that are lost without
+the variants. Tests whose processes are killed count less than they executed. Exit status 1: a test failed.
 """
 
 import argparse
@@ -24,6 +24,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "coverage"
+VARIANTS = ROOT / "test" / "nightly_variants.txt"
 FUNCTION, ARCS = 0x01000000, 0x01A10000  # tags of records; their length is in bytes
 
 
@@ -40,6 +41,13 @@ def executed_arcs(data):
             arcs += [(function, number) for number, count in enumerate(counts) if count]
         at += max(length, 0)
     return arcs
+
+
+def selected(regex, *options):
+    """The names of the tests that match, in ctest's order."""
+    command = ["ctest", "--test-dir", BUILD, "-N", "-R", regex, *options]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [name for name in re.findall(r"#\d+: (\S+)", listing) if name != "prefix"]
 
 
 def run(test):
@@ -62,14 +70,11 @@ def run(test):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--without", metavar="REGEX")
     parser.add_argument("regex")
     options = parser.parse_args()
-    listing = subprocess.run(
-        ["ctest", "--test-dir", BUILD, "-N", "-LE", "nightly|gpu", "-R", options.regex],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    tests = [name for name in re.findall(r"#\d+: (\S+)", listing) if name != "prefix"]
+    variants = set(VARIANTS.read_text(encoding="utf-8").split("\n"))
+    quick = set(selected(options.regex, "-LE", "nightly|gpu"))
+    tests = [test for test in selected(options.regex) if test in quick | variants]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         results = dict(zip(tests, pool.map(run, tests)))
     reached = collections.Counter(arc for _, _, arcs in results.values() for arc in arcs)
@@ -77,15 +82,8 @@ def main():
     for test, (seconds, passed, arcs) in results.items():
         own = sum(reached[arc] == 1 for arc in arcs)
         print(f"{test:44} {seconds:7.1f} {len(arcs):7} {own:6}{'' if passed else '  FAILED'}")
-    if options.without:
-        left_out = re.compile(options.without)
-        kept = set().union(*(arcs for test, (_, _, arcs) in results.items() if not left_out.search(test)))
-        functions = {arc[:2] for arc in reached} - {arc[:2] for arc in kept}
-        lost = len(reached) - len(kept)
-        print(
-            f"without {options.without}: {lost} of {len(reached)} arcs less ({100 * lost / len(reached):.2f} percent)"
-        )
-        print(f"functions that are not reached then: {len(functions)}")
+    kept = set().union(*(arcs for test, (_, _, arcs) in results.items() if test not in variants))
+    print(f"without {VARIANTS.name}: {len(reached) - len(kept)} of {len(reached)} arcs less")
     return 0 if all(passed for _, passed, _ in results.values()) else 1
 
 
