@@ -147,6 +147,18 @@ int EntryPoint::out_of_memory() {
   ::_exit(MPI_ERR_NO_MEM);
 }
 
+int fail(const char* call, core::Communicator& comm, Error error) {
+  EntryPoint entry(call);
+  entry.set_error_owner(comm);
+  return entry.fail(std::move(error));
+}
+
+int out_of_memory(const char* call, core::Communicator& comm) {
+  EntryPoint entry(call);
+  entry.set_error_owner(comm);
+  return entry.out_of_memory();
+}
+
 int EntryPoint::unsupported() {
   return fail(Error(Errc::unsupported, "not implemented: see share/weft/coverage.md of the installation"));
 }

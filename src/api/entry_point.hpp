@@ -116,4 +116,8 @@ class EntryPoint {
   bool published_ = false;
 };
 
+/// EntryPoint::fail() and out_of_memory() of a call that has no EntryPoint.
+[[nodiscard, gnu::cold]] int fail(const char* call, core::Communicator& comm, Error error);
+[[nodiscard, gnu::cold]] int out_of_memory(const char* call, core::Communicator& comm);
+
 }  // namespace weft::api

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // now: the common case of MPI functions, which their entry points try first, without EntryPoint. Each
-// returns false, and has done nothing, if the case is not common or an argument is wrong: the general entry
-// point checks everything again. `call`: the name of the function.
+// returns kUncommon, and has done nothing, if the case is not common or an argument is wrong: the general
+// entry point checks everything again. Otherwise it returns the result of the call. `call`: the name of the
+// function. Throws std::bad_alloc if an allocation fails, which the entry point reports.
 #pragma once
 #include <mpi.h>
 
 #include <cstdint>
-#include <new>
+#include <utility>
 
 #include "api/check.hpp"
 #include "api/entry_point.hpp"
 #include "api/handles.hpp"
+#include "api/status.hpp"
 #include "base/trace.hpp"
 #include "core/waits.hpp"
 #include "device/memory.hpp"
@@ -18,6 +20,9 @@
 #include "rma/now.hpp"
 
 namespace weft::api::now {
+
+inline constexpr int kUncommon = -1;  ///< not an error code of MPI
+inline int common(bool done) { return done ? MPI_SUCCESS : kUncommon; }
 
 /// Whether MPI is running, one thread calls it, and nothing records the calls.
 inline bool possible() {
@@ -48,12 +53,11 @@ inline SimpleType simple_type(MPI_Datatype handle) {
   return index < kDatatypes ? g_handles.simple_types[index] : SimpleType{};
 }
 
-/// Size of host memory with `count` elements; 0 if there are none, too many or the address is not known to
-/// be host memory.
+/// Size of a buffer with `count` elements; 0 if there are none or too many.
 inline uint64_t bytes_of(const void* address, MPI_Count count, const SimpleType& type) {
   constexpr uint64_t kMaxCount = uint64_t{1} << 40;
   const auto n = static_cast<uint64_t>(count);
-  return address != nullptr && n < kMaxCount && device::host_without_query(address) ? n * type.bytes : 0;
+  return address != nullptr && n < kMaxCount ? n * type.bytes : 0;
 }
 
 /// A communicator that has a handle; null: not a common case.
@@ -64,54 +68,95 @@ inline core::Communicator* recent_communicator(MPI_Comm handle) {
   return comm->has_handle ? comm : nullptr;
 }
 
-/// A send or receive of host memory.
+/// A send or receive of elements of a simple type.
 struct Message {
-  Message(const void* address, MPI_Count count, MPI_Datatype handle, int tag, MPI_Comm comm_handle)
-      : bytes(bytes_of(address, count, simple_type(handle))) {
-    if (bytes != 0 && is_valid_tag(tag)) [[likely]]
-      comm = recent_communicator(comm_handle);
+  [[gnu::always_inline]] Message(const void* address, MPI_Count n, MPI_Datatype handle, int peer,
+                                 int message_tag, MPI_Comm comm_handle)
+      : bytes(bytes_of(address, n, simple_type(handle))), rank(peer), tag(message_tag) {
+    if (!possible() || bytes == 0 || !is_valid_tag(tag)) [[unlikely]]
+      return;
+    core::Communicator* const found = recent_communicator(comm_handle);
+    if (found == nullptr || !is_valid_rank(rank, found->remote_size())) [[unlikely]]
+      return;
+    comm = found;
+    buffer = p2p::buffer_of(address, n, *to_datatype(handle));
+  }
+  /// Sends the message if it is small host memory.
+  [[nodiscard]] bool send() const {
+    return device::host_without_query(buffer.address) &&
+           p2p::send_now(buffer.address, bytes, rank, tag, *comm);
+  }
+  void post(p2p::Transfer& transfer) const {
+    p2p::post_contiguous(transfer, buffer, bytes, rank, tag, *comm);
+  }
+  /// Starts a nonblocking call.
+  [[nodiscard]] int start(core::Request::Kind kind, MPI_Request* request) const {
+    p2p::Transfer* const transfer = p2p::create_transfer(kind);
+    if (transfer == nullptr) [[unlikely]]
+      return kUncommon;
+    *request = handle_of(*transfer);
+    post(*transfer);
+    return MPI_SUCCESS;
+  }
+  void run(p2p::Transfer& transfer) const {
+    post(transfer);
+    core::wait(*g_instance, transfer);
+  }
+  /// Returns the result of a blocking call.
+  [[nodiscard]] int result(const char* call, p2p::Transfer& transfer) const {
+    if (transfer.outcome.ok()) [[likely]]
+      return MPI_SUCCESS;
+    return fail(call, *comm, std::move(transfer.outcome).error());
   }
   const uint64_t bytes;
+  const int rank, tag;
   core::Communicator* comm = nullptr;  ///< null: not a common case
+  p2p::Buffer buffer;
 };
 
-inline bool Send(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
-                 MPI_Comm handle) {
-  if (!possible()) [[unlikely]]
-    return false;
-  const Message message(buf, count, datatype, tag, handle);
-  if (message.comm == nullptr || !is_valid_rank(dest, message.comm->remote_size())) [[unlikely]]
-    return false;
+inline int Send(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                MPI_Comm comm) {
+  const Message message(buf, count, datatype, dest, tag, comm);
+  if (message.comm == nullptr) [[unlikely]]
+    return kUncommon;
   const core::PublishedCall published(g_instance->waits, call, message.comm);
-  try {
-    return p2p::send_now(buf, message.bytes, dest, tag, *message.comm);
-  } catch (const std::bad_alloc&) {  // at the first message to a process: nothing is sent
-    return false;
-  }
+  if (message.send()) [[likely]]
+    return MPI_SUCCESS;
+  p2p::Transfer transfer(core::Request::Kind::send);
+  message.run(transfer);
+  return message.result(call, transfer);
 }
 
-inline bool Isend(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest,
-                  int tag, MPI_Comm comm, MPI_Request* request) {
-  if (request == nullptr || !Send(call, buf, count, datatype, dest, tag, comm)) [[unlikely]]
-    return false;
+inline int Recv(const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+                MPI_Comm comm, MPI_Status* status) {
+  const Message message(buf, count, datatype, source, tag, comm);
+  if (message.comm == nullptr) [[unlikely]]
+    return kUncommon;
+  const core::PublishedCall published(g_instance->waits, call, message.comm);
+  p2p::Transfer transfer(core::Request::Kind::receive);
+  message.run(transfer);
+  fill(status, transfer.completion);
+  return message.result(call, transfer);
+}
+
+inline int Isend(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                 MPI_Comm comm, MPI_Request* request) {
+  const Message message(buf, count, datatype, dest, tag, comm);
+  if (message.comm == nullptr || request == nullptr) [[unlikely]]
+    return kUncommon;
+  const core::PublishedCall published(g_instance->waits, call, message.comm);
+  if (!message.send()) return message.start(core::Request::Kind::send, request);
   *request = handle_of(*g_handles.completed_send);
-  return true;
+  return MPI_SUCCESS;
 }
 
-inline bool Irecv(const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
-                  MPI_Comm handle, MPI_Request* request) {
-  if (!possible() || request == nullptr) [[unlikely]]
-    return false;
-  const Message message(buf, count, datatype, tag, handle);
-  if (message.comm == nullptr || !is_valid_rank(source, message.comm->remote_size())) [[unlikely]]
-    return false;
+inline int Irecv(const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+                 MPI_Comm comm, MPI_Request* request) {
+  const Message message(buf, count, datatype, source, tag, comm);
+  if (message.comm == nullptr || request == nullptr) [[unlikely]]
+    return kUncommon;
   const core::PublishedCall published(g_instance->waits, call, message.comm);
-  const p2p::Buffer buffer{buf, count, to_datatype(datatype)};
-  const p2p::Transfer* const started = p2p::receive_now(buffer, message.bytes, source, tag, *message.comm);
-  if (started == nullptr) [[unlikely]]
-    return false;
-  *request = handle_of(*started);
-  return true;
+  return message.start(core::Request::Kind::receive, request);
 }
 
 /// An operation whose origin and target have the same simple type.
@@ -123,7 +168,7 @@ struct Operation {
       return;
     type = simple_type(origin_datatype);
     bytes = bytes_of(origin, origin_count, type);
-    if (bytes == 0) [[unlikely]]
+    if (bytes == 0 || !device::host_without_query(origin)) [[unlikely]]
       return;
     window = recent_window(win);
     if (window != nullptr) [[likely]]
@@ -135,70 +180,71 @@ struct Operation {
   std::byte* target = nullptr;  ///< null: not a common case
 };
 
-inline bool Put(const char* call, const void* origin_addr, MPI_Count origin_count,
-                MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
-                MPI_Datatype target_datatype, MPI_Win win) {
+inline int Put(const char* call, const void* origin_addr, MPI_Count origin_count,
+               MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+               MPI_Datatype target_datatype, MPI_Win win) {
   const Operation put(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
                       target_datatype, win);
   if (put.target == nullptr) [[unlikely]]
-    return false;
+    return kUncommon;
   const core::PublishedCall published(g_instance->waits, call);
   put.window->put_now(put.target, origin_addr, put.bytes);
-  return true;
+  return MPI_SUCCESS;
 }
 
-inline bool Get(const char* call, void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
-                int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype,
-                MPI_Win win) {
+inline int Get(const char* call, void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+               int target_rank, MPI_Aint target_disp, MPI_Count target_count, MPI_Datatype target_datatype,
+               MPI_Win win) {
   const Operation get(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
                       target_datatype, win);
   if (get.target == nullptr) [[unlikely]]
-    return false;
+    return kUncommon;
   const core::PublishedCall published(g_instance->waits, call);
   get.window->get_now(get.target, origin_addr, get.bytes);
-  return true;
+  return MPI_SUCCESS;
 }
 
 /// Accumulate, and with `result` MPI_Fetch_and_op. `rank`: of the target.
-[[gnu::always_inline]] inline bool accumulate(const char* call, const Operation& update, const void* origin,
-                                              void* result, MPI_Count count, int rank, MPI_Op op) {
+[[gnu::always_inline]] inline int accumulate(const char* call, const Operation& update, const void* origin,
+                                             void* result, MPI_Count count, int rank, MPI_Op op) {
   const uintptr_t index = value_of(op) - kOpFirst;
   if (update.target == nullptr || index >= kOps || g_handles.ops[index] == nullptr) [[unlikely]]
-    return false;
+    return kUncommon;
   const datatype::ReduceOp kind = g_handles.ops[index]->kind;
   const datatype::ReduceFn function = datatype::reduce_function(kind, update.type.basic);
   if (function == nullptr) [[unlikely]]
-    return false;
+    return kUncommon;
   const core::PublishedCall published(g_instance->waits, call);
-  return update.window->accumulate_now(rank, update.target, origin, result, kind, function,
-                                       static_cast<uint64_t>(count), update.bytes);
+  return common(update.window->accumulate_now(rank, update.target, origin, result, kind, function,
+                                              static_cast<uint64_t>(count), update.bytes));
 }
 
-inline bool Accumulate(const char* call, const void* origin_addr, MPI_Count origin_count,
-                       MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp,
-                       MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) {
+inline int Accumulate(const char* call, const void* origin_addr, MPI_Count origin_count,
+                      MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp,
+                      MPI_Count target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win) {
   const Operation update(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
                          target_datatype, win);
   return accumulate(call, update, origin_addr, nullptr, origin_count, target_rank, op);
 }
 
-inline bool Fetch_and_op(const char* call, const void* origin_addr, void* result_addr, MPI_Datatype datatype,
-                         int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) {
+inline int Fetch_and_op(const char* call, const void* origin_addr, void* result_addr, MPI_Datatype datatype,
+                        int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win) {
   const Operation update(origin_addr, 1, datatype, target_rank, target_disp, 1, datatype, win);
-  return result_addr != nullptr && device::host_without_query(result_addr) &&
-         accumulate(call, update, origin_addr, result_addr, 1, target_rank, op);
+  if (result_addr == nullptr || !device::host_without_query(result_addr)) [[unlikely]]
+    return kUncommon;
+  return accumulate(call, update, origin_addr, result_addr, 1, target_rank, op);
 }
 
-inline bool Compare_and_swap(const char* call, const void* origin_addr, const void* compare_addr,
-                             void* result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp,
-                             MPI_Win win) {
+inline int Compare_and_swap(const char* call, const void* origin_addr, const void* compare_addr,
+                            void* result_addr, MPI_Datatype datatype, int target_rank, MPI_Aint target_disp,
+                            MPI_Win win) {
   const Operation swap(origin_addr, 1, datatype, target_rank, target_disp, 1, datatype, win);
   if (swap.target == nullptr || !swap.type.comparable || compare_addr == nullptr || result_addr == nullptr ||
       !device::host_without_query(compare_addr) || !device::host_without_query(result_addr)) [[unlikely]]
-    return false;
+    return kUncommon;
   const core::PublishedCall published(g_instance->waits, call);
-  return swap.window->compare_and_swap_now(target_rank, swap.target, origin_addr, compare_addr, result_addr,
-                                           swap.bytes);
+  return common(swap.window->compare_and_swap_now(target_rank, swap.target, origin_addr, compare_addr,
+                                                  result_addr, swap.bytes));
 }
 
 /// The window of a synchronisation; null: not a common case.
@@ -208,31 +254,31 @@ inline rma::Window* window_of(MPI_Win win) {
   return recent_window(win);
 }
 
-inline bool Win_flush(const char* call, int rank, MPI_Win win) {
+inline int Win_flush(const char* call, int rank, MPI_Win win) {
   rma::Window* const window = window_of(win);
   if (window == nullptr) [[unlikely]]
-    return false;
+    return kUncommon;
   const core::PublishedCall published(g_instance->waits, call);
-  return window->flush_now(rank);
+  return common(window->flush_now(rank));
 }
 
-inline bool Win_flush_local(const char* call, int rank, MPI_Win win) { return Win_flush(call, rank, win); }
+inline int Win_flush_local(const char* call, int rank, MPI_Win win) { return Win_flush(call, rank, win); }
 
-inline bool Win_lock(const char* call, int lock_type, int rank, int assertion, MPI_Win win) {
+inline int Win_lock(const char* call, int lock_type, int rank, int assertion, MPI_Win win) {
   rma::Window* const window = window_of(win);
   if (window == nullptr || assertion != 0 ||
       (lock_type != MPI_LOCK_EXCLUSIVE && lock_type != MPI_LOCK_SHARED)) [[unlikely]]
-    return false;
+    return kUncommon;
   const core::PublishedCall published(g_instance->waits, call);
-  return window->lock_now(lock_type == MPI_LOCK_EXCLUSIVE, rank);
+  return common(window->lock_now(lock_type == MPI_LOCK_EXCLUSIVE, rank));
 }
 
-inline bool Win_unlock(const char* call, int rank, MPI_Win win) {
+inline int Win_unlock(const char* call, int rank, MPI_Win win) {
   rma::Window* const window = window_of(win);
   if (window == nullptr) [[unlikely]]
-    return false;
+    return kUncommon;
   const core::PublishedCall published(g_instance->waits, call);
-  return window->unlock_now(rank);
+  return common(window->unlock_now(rank));
 }
 
 }  // namespace weft::api::now

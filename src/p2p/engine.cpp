@@ -301,8 +301,8 @@ Header Engine::header(const Transfer& t, Type type, uint64_t length) const {
   return h;
 }
 
-bool Engine::try_control(uint32_t to, const void* message, size_t size, uint64_t registration) {
-  Peer& peer = peers_[to];
+[[gnu::always_inline]] inline bool Engine::try_control(uint32_t to, Peer& peer, const void* message,
+                                                       size_t size, uint64_t registration) {
   std::byte* const slot = reserve_message(to, peer, size);
   if (slot == nullptr) return false;
   std::memcpy(slot, message, size);
@@ -317,7 +317,7 @@ void Engine::post_control(uint32_t to, const void* message, size_t size, uint64_
   Peer& peer = peers_[to];
   if (peer.lost) [[unlikely]]
     return;
-  if (!blocked(peer) && try_control(to, message, size, registration)) return;
+  if (!blocked(peer) && try_control(to, peer, message, size, registration)) return;
   std::memcpy(append_pending(to, PendingMessage{nullptr, size, registration, {}}).control, message, size);
 }
 
@@ -346,7 +346,7 @@ bool Engine::flush(uint32_t to) {
     PendingMessage& item = peer.pending->front();
     if (item.transfer != nullptr) {
       if (!try_eager(*item.transfer)) return progressed;
-    } else if (!try_control(to, item.control, item.size, item.registration)) {
+    } else if (!try_control(to, peer, item.control, item.size, item.registration)) {
       return progressed;
     }
     peer.pending->pop_front();

@@ -72,6 +72,8 @@ class Engine final : public core::Poller, private transport::am::Sender {
   static void prepare(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,
                       core::ContextId context);
   static void start(Transfer& t, const Buffer& buffer, int rank, int tag);
+  /// Starts a transfer whose fields are filled in.
+  static void start_described(Transfer& t);
   /// Starts a persistent request whose buffer was classified when the request was created.
   static void start_persistent(Transfer& t);
   void send(Transfer& t);
@@ -87,10 +89,6 @@ class Engine final : public core::Poller, private transport::am::Sender {
     posted_.add(t);
     if (device_side(t)) [[unlikely]]
       device_posted(t);
-  }
-  /// Returns whether receive() would only post a receive of host memory.
-  [[nodiscard]] bool only_posts(const match::Key& key) const {
-    return !check_sources_ && unexpected_.find(key) == nullptr;
   }
   void receive_message(Transfer& t, UnexpectedMessage& message);
   [[nodiscard]] Status check_source(int rank, core::Communicator& comm) {
@@ -121,6 +119,10 @@ class Engine final : public core::Poller, private transport::am::Sender {
   void leave_network();
   /// Returns lines "component\ttext" for humans: the transports of this job.
   [[nodiscard]] std::string describe() const;
+  /// The active send (or receive) whose memory was classified last.
+  [[nodiscard]] Transfer*& cached_transfer(const Transfer& t) {
+    return classification_cache_[t.kind == core::Request::Kind::receive];
+  }
   /// Drops the cached memory classification of a transfer that ends.
   void uncache_classification(Transfer& t);
   [[nodiscard]] JobConnections& jobs() { return *jobs_; }
@@ -258,7 +260,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   bool poll_network(bool shm_progressed);
   bool poll_requests();
   PendingMessage& append_pending(uint32_t to, PendingMessage item);
-  bool try_control(uint32_t to, const void* message, size_t size, uint64_t registration);
+  bool try_control(uint32_t to, Peer& peer, const void* message, size_t size, uint64_t registration);
   void enqueue(uint32_t to, Transfer& t);
   bool flush(uint32_t to);
   void send_device(Transfer& t);
@@ -269,10 +271,6 @@ class Engine final : public core::Poller, private transport::am::Sender {
   void device_posted(Transfer& t);
   void progress_while_posting();
   void keep_running();
-  /// The active send (or receive) whose memory was classified last.
-  [[nodiscard]] Transfer*& cached_transfer(const Transfer& t) {
-    return classification_cache_[t.kind == core::Request::Kind::receive];
-  }
   void cache_classification(Transfer& t);
   void on_eager(uint32_t source, const Header& header, const std::byte* payload, core::RequestId sender);
   void on_observed_eager(uint32_t source, const Header& header, const std::byte* payload,

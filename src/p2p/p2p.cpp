@@ -56,14 +56,11 @@ device::Memory classify_buffer(const void* first, uint64_t bytes, const Transfer
   t.contiguous = true;
 }
 
-/// Fills in layout, size and memory classification. `cached`: an active request of this kind, or null.
-/// Returns false on failure: see buffer_error().
-bool fill_in(Transfer& t, const Buffer& buffer, const Transfer* cached = nullptr) {
+/// Fills in address and memory classification of a buffer whose layout and size are known. `cached`: an
+/// active request of this kind, or null. Returns false on failure: see buffer_error().
+bool classify(Transfer& t, const Buffer& buffer, const Transfer* cached) {
   t.address = buffer.address;
   t.count = buffer.count;
-  t.contiguous = buffer.type->contiguous();
-  const auto bytes = datatype::packed_size(*buffer.type, buffer.count);
-  t.bytes = static_cast<uint64_t>(bytes.value_or(0));
   if (buffer.memory != nullptr)
     t.memory = *buffer.memory;
   else if (!device::available() || t.bytes == 0) [[likely]]
@@ -74,7 +71,15 @@ bool fill_in(Transfer& t, const Buffer& buffer, const Transfer* cached = nullptr
     merge_runs(t, buffer);
   if (t.memory.mapped && t.contiguous) [[unlikely]]
     t.memory = device::widened(t.memory, t.address, t.bytes);
-  return bytes.has_value() && t.memory.fault == 0;
+  return t.memory.fault == 0;
+}
+
+/// The same, and fills in layout and size.
+bool fill_in(Transfer& t, const Buffer& buffer, const Transfer* cached = nullptr) {
+  t.contiguous = buffer.type->contiguous();
+  const auto bytes = datatype::packed_size(*buffer.type, buffer.count);
+  t.bytes = static_cast<uint64_t>(bytes.value_or(0));
+  return classify(t, buffer, cached) && bytes.has_value();
 }
 
 [[gnu::cold]] Error buffer_error(const Transfer& t, const Buffer& buffer) {
@@ -150,11 +155,14 @@ void Engine::prepare(Transfer& t, core::Communicator& comm, const datatype::Data
 }
 
 void Engine::start(Transfer& t, const Buffer& buffer, int rank, int tag) {
-  Engine& engine = *t.comm->instance.engine;
-  if (!begin(t, buffer, rank, tag, engine.cached_transfer(t))) return;
-  trace::annotate({t.bytes, rank, tag, t.comm->number()});
+  const Transfer* const cached = t.comm->instance.engine->cached_transfer(t);
+  if (begin(t, buffer, rank, tag, cached)) start_described(t);
+}
+
+void Engine::start_described(Transfer& t) {
+  trace::annotate({t.bytes, t.rank, t.tag, t.comm->number()});
   if (t.memory.shareable()) [[unlikely]]
-    engine.cache_classification(t);
+    t.comm->instance.engine->cache_classification(t);
   dispatch(t);
 }
 
@@ -227,24 +235,16 @@ bool send_now(const void* from, uint64_t bytes, int dest, int tag, core::Communi
   return comm.instance.engine->send_now(from, bytes, comm.process(dest), tag, comm, channel);
 }
 
-Transfer* receive_now(const Buffer& buffer, uint64_t bytes, int source, int tag, core::Communicator& comm) {
-  const match::Key key = key_of(source, tag, comm.context(core::Channel::user));
-  Engine& engine = *comm.instance.engine;
-  if (!engine.only_posts(key)) return nullptr;
-  if (device::available() && bytes > kSmallBytes) return nullptr;  // pinned memory has an advantage
-  Transfer* const made = create_transfer(core::Request::Kind::receive);
-  if (made == nullptr) return nullptr;
-  Transfer& t = *made;
-  Engine::prepare(t, comm, *buffer.type, SendMode::standard, key.context);
-  t.address = buffer.address;
-  t.count = buffer.count;
+void post_contiguous(Transfer& t, const Buffer& buffer, uint64_t bytes, int rank, int tag,
+                     core::Communicator& comm) {
+  Engine::prepare(t, comm, *buffer.type, SendMode::standard, comm.context(core::Channel::user));
   t.contiguous = true;
   t.bytes = bytes;
-  t.rank = source;
+  t.rank = rank;
   t.tag = tag;
-  t.key = key;
-  engine.receive(t);
-  return made;
+  if (classify(t, buffer, comm.instance.engine->cached_transfer(t))) [[likely]]
+    return Engine::start_described(t);
+  complete_immediately(t, buffer, false);
 }
 
 void post_receive(Transfer& t, const Buffer& buffer, int source, int tag, core::Communicator& comm,

@@ -39,13 +39,13 @@ void post_send(Transfer& transfer, const Buffer& buffer, int dest, int tag, core
 /// The same for `bytes` of memory that is surely host memory; `dest` is a rank.
 [[nodiscard]] bool send_now(const void* from, uint64_t bytes, int dest, int tag, core::Communicator& comm,
                             core::Channel channel = core::Channel::user);
-/// Posts a receive into contiguous memory of `bytes` that is surely host memory, if no message of its has
-/// arrived. Allocates at most the transfer. Null if nothing was done: use post_receive().
-[[nodiscard]] Transfer* receive_now(const Buffer& buffer, uint64_t bytes, int source, int tag,
-                                    core::Communicator& comm);
 /// Starts a receive. `source` may be kAnySource or kProcNull, `tag` may be kAnyTag.
 void post_receive(Transfer& transfer, const Buffer& buffer, int source, int tag, core::Communicator& comm,
                   core::Channel channel = core::Channel::user);
+/// Starts a standard send or a receive, by the transfer's kind, of `bytes` contiguous bytes. `rank` is a
+/// rank.
+void post_contiguous(Transfer& transfer, const Buffer& buffer, uint64_t bytes, int rank, int tag,
+                     core::Communicator& comm);
 /// The same in another context id that the members of the communicator have agreed on.
 void post_send_in(core::ContextId context, Transfer& transfer, const Buffer& buffer, int dest, int tag,
                   core::Communicator& comm);

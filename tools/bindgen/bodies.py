@@ -96,13 +96,16 @@ def _plain_body(function):
     return [f"return impl::{name}({', '.join(p.name for p in function.parameters)});"]
 
 
-def _guarded(lines, plan):
-    """`lines` in a try block: an exhausted memory is MPI_ERR_NO_MEM, and exceptions of user callbacks pass."""
-    reset = "".join(f"{line} " for line in plan.null_outputs)
-    guarded = ["try {"] + ["  " + line for line in lines]
+def _caught(lines, result, reset=""):
+    """`lines` in a try block: `result` is returned if memory is exhausted, and exceptions of user callbacks pass."""
+    caught = ["try {"] + ["  " + line for line in lines]
     for exception in ("std::bad_alloc", "std::length_error"):
-        guarded.append(f"}} catch (const {exception}&) {{\n    {reset}return entry.out_of_memory();")
-    return guarded + ["}"]
+        caught.append(f"}} catch (const {exception}&) {{\n    {reset}return {result};")
+    return caught + ["}"]
+
+
+def _guarded(lines, plan):
+    return _caught(lines, "entry.out_of_memory()", "".join(f"{line} " for line in plan.null_outputs))
 
 
 def _body(api, function, large):
@@ -148,7 +151,11 @@ def entry_point(api, function, large, implemented):
         general = f"\nstatic __attribute__((noinline)) {function.prototype(large, 'general_')} {{\n{text}\n}}\n"
         passed = ", ".join(p.name for p in function.visible(large))
         common = f'now::{function.name}("{name}", {passed})'
-        text = f"  if ({common}) [[likely]] return MPI_SUCCESS;\n  return general_{name}({passed});"
+        lines = [f"if (const int code = {common}; code != now::kUncommon) [[likely]] return code;"]
+        comm = function.find("COMMUNICATOR")
+        if comm is not None:
+            lines = _caught(lines, f'out_of_memory("{name}", *to_communicator({comm.name}))')
+        text = "\n".join("  " + line for line in [*lines, f"return general_{name}({passed});"])
     return (
         f"{general}\nWEFT_EXPORT {function.prototype(large, 'P')} {{\n{text}\n}}\n"
         f'__attribute__((weak, alias("P{name}"))) WEFT_EXPORT {function.prototype(large)};\n'
