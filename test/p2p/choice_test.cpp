@@ -91,8 +91,8 @@ TEST(Selection, FallsBackToFragmentsOfAnyMessage) {
     const Protocol* last = nullptr;
     while (const Protocol* const selected = select(message, tried)) {
       EXPECT_EQ(tried >> index_of(*selected) & 1, 0u);
-      EXPECT_GE(selected->cost(message), last_cost);
-      last_cost = selected->cost(message);
+      EXPECT_GE(cost_of(*selected, message), last_cost);
+      last_cost = cost_of(*selected, message);
       last = selected;
       tried |= uint32_t{1} << index_of(*selected);
     }
@@ -120,7 +120,8 @@ TEST(ProtocolTable, HasEveryProtocolOnce) {
     EXPECT_EQ(protocols()[index_of(*protocol)], protocol);
     // A protocol that the receiver selects can be started, and one with a CTS can be polled.
     EXPECT_EQ(protocol->applicable != nullptr, protocol->init != nullptr) << protocol->name;
-    EXPECT_EQ(protocol->applicable != nullptr, protocol->cost != nullptr) << protocol->name;
+    EXPECT_EQ(protocol->applicable != nullptr, protocol->copies != 0) << protocol->name;
+    EXPECT_EQ(protocol->applicable != nullptr, protocol->received != nullptr) << protocol->name;
     EXPECT_TRUE(protocol->accept == nullptr || protocol->progress != nullptr) << protocol->name;
   }
   EXPECT_LE(names.size(), 32u);  // a set of protocols is 32 bits

@@ -17,6 +17,10 @@
 namespace weft::p2p {
 namespace {
 
+Received received{
+    {"p2p.bounce_messages", counters::Unit::events, "Messages received from a bounce buffer of the sender"},
+    {"p2p.bounce_bytes", counters::Unit::bytes, "Bytes received from a bounce buffer of the sender"}};
+
 config::Size setting_bytes(
     "gpu.bounce_bytes", size_t{16} << 20, 0, size_t{4} << 30,
     "Bytes of GPU memory per GPU for bounce buffers, into which messages are packed that a peer "
@@ -40,8 +44,6 @@ Error sender_failed() {
 bool applicable(const MessageInfo& message) {
   return message.device && message.region && message.bounce && device_side(message.to);
 }
-
-unsigned cost(const MessageInfo&) { return 2; }
 
 // Sender: appends the region of the bounce buffer, which the receiver maps.
 std::optional<RtsPart> append_rts(Engine& engine, Transfer& t, ReadyToSend& rts, std::byte* out) {
@@ -140,8 +142,9 @@ bool progress(Engine& engine, Transfer& t) {
 
 constinit const Protocol kBounce{.name = "bounce",
                                  .applicable = applicable,
-                                 .cost = cost,
+                                 .copies = 2,
                                  .init = init,
+                                 .received = &received,
                                  .append_rts = append_rts,
                                  .accept = accept,
                                  .progress = progress,

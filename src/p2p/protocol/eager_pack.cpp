@@ -16,6 +16,11 @@
 namespace weft::p2p {
 namespace {
 
+Received received{{"p2p.eager_pack_messages", counters::Unit::events,
+                   "Messages received from a bounce buffer, packed at the send"},
+                  {"p2p.eager_pack_bytes", counters::Unit::bytes,
+                   "Bytes received from a bounce buffer, packed at the send"}};
+
 using device::TileSync;
 
 config::Size setting_max(
@@ -47,8 +52,6 @@ bool fits(const EagerPack& pack, const transport::cuda_ipc::Mapping& bounce, uin
 bool applicable(const MessageInfo& message) {
   return message.device && message.region && message.eager_pack && device_side(message.to);
 }
-
-unsigned cost(const MessageInfo&) { return 2; }
 
 // If no kernel can be started, the message is packed when the receiver requests it after its timeout.
 void rts_posted(Engine&, Transfer& t) {
@@ -142,8 +145,9 @@ bool progress(Engine& engine, Transfer& t) {
 
 constinit const Protocol kEagerPack{.name = "eager pack",
                                     .applicable = applicable,
-                                    .cost = cost,
+                                    .copies = 2,
                                     .init = init,
+                                    .received = &received,
                                     .rts_posted = rts_posted,
                                     .finished = finished,
                                     .progress = progress,

@@ -101,7 +101,7 @@ Prediction predict(const Query& query, const device::GpuSurvey& machine, uint64_
     message.bounce = source == RtsSource::bounce || (source == RtsSource::strided && !message.strided);
   }
   result.protocol = select(message);
-  result.cost = result.protocol->cost(message);
+  result.cost = cost_of(*result.protocol, message);
   result.eager_pack = result.protocol == &kBounce && bytes <= eager_pack_limit();
   if (result.protocol == &kMapped) result.kernel_options = device::kernel_options_for(bytes);
   const auto unmapped = [](const NamedKind& kind) {

@@ -9,6 +9,11 @@
 namespace weft::p2p {
 namespace {
 
+Received received{{"p2p.mapped_messages", counters::Unit::events,
+                   "Messages received by one copy from the mapped GPU memory of the sender"},
+                  {"p2p.mapped_bytes", counters::Unit::bytes,
+                   "Bytes received by one copy from the mapped GPU memory of the sender"}};
+
 log::SlowPath no_export{"p2p.device_not_exportable",
                         "packed into a GPU bounce buffer first, up to 2 times slower"};
 
@@ -16,8 +21,6 @@ bool applicable(const MessageInfo& message) {
   return message.device && message.region && !message.bounce && !message.strided &&
          (device_side(message.to) || message.to == device::MemoryKind::host_pinned);
 }
-
-unsigned cost(const MessageInfo&) { return 1; }
 
 std::optional<RtsPart> append_rts(Engine& engine, Transfer& t, ReadyToSend& rts, std::byte* out) {
   if (engine.peer(t.peer).remote || !t.contiguous || !t.memory.on_device()) return std::nullopt;
@@ -53,7 +56,11 @@ bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
 
 }  // namespace
 
-constinit const Protocol kMapped{
-    .name = "mapped", .applicable = applicable, .cost = cost, .init = init, .append_rts = append_rts};
+constinit const Protocol kMapped{.name = "mapped",
+                                 .applicable = applicable,
+                                 .copies = 1,
+                                 .init = init,
+                                 .received = &received,
+                                 .append_rts = append_rts};
 
 }  // namespace weft::p2p

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "base/counters.hpp"
 #include "device/memory.hpp"
 #include "p2p/protocol/choice.hpp"
 #include "p2p/transfer.hpp"
@@ -47,6 +48,11 @@ struct RtsPart {
   uint64_t registration = 0;  ///< id of the registered buffer whose rkey was appended; 0: none
 };
 
+/// Counts the messages that this process has received by a protocol.
+struct Received {
+  counters::Counter messages, bytes;
+};
+
 /// The hooks are null where a protocol has nothing to do.
 struct Protocol {
   const char* name;
@@ -54,11 +60,14 @@ struct Protocol {
   // Receiver.
   /// Returns whether the protocol can move the message.
   bool (*applicable)(const MessageInfo& message) = nullptr;
-  /// Returns the number of times that the payload is copied. Among applicable protocols, the one with the
+  /// Number of times that the payload is copied, at least. Among applicable protocols, the one with the
   /// lowest cost is tried first; of equal ones, the first in the table.
+  unsigned copies = 0;
+  /// Returns the number of times that the payload is copied; null: always `copies`.
   unsigned (*cost)(const MessageInfo& message) = nullptr;
   /// Starts a matched receive. Returns false if that is not possible now: the next protocol is tried.
   bool (*init)(Engine& engine, Transfer& t, const ReadyToSend& rts) = nullptr;
+  Received* received = nullptr;
 
   // Sender.
   /// Sends a message from device memory without RTS. Returns false if nothing was done.
@@ -101,6 +110,10 @@ extern const Protocol kRmaGet, kRmaFragments;  // between hosts
 /// Returns the applicable protocol of the lowest cost that is not in `tried`, a set of indices as bits; null:
 /// none.
 [[nodiscard]] const Protocol* select(const MessageInfo& message, uint32_t tried = 0);
+
+[[nodiscard]] inline unsigned cost_of(const Protocol& protocol, const MessageInfo& message) {
+  return protocol.cost != nullptr ? protocol.cost(message) : protocol.copies;
+}
 
 /// Counts a message that this process receives by a protocol of its choice, and reports it to tools.
 void count_message(const Protocol& protocol, uint32_t source, int tag, uint64_t bytes);

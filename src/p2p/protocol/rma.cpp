@@ -25,6 +25,15 @@
 namespace weft::p2p {
 namespace {
 
+Received received_by_fragments{{"p2p.rma_fragments_messages", counters::Unit::events,
+                                "Messages received by announced fragments over the network"},
+                               {"p2p.rma_fragments_bytes", counters::Unit::bytes,
+                                "Bytes received by announced fragments over the network"}};
+
+Received received_by_get{
+    {"p2p.rma_get_messages", counters::Unit::events, "Messages received by a get over the network"},
+    {"p2p.rma_get_bytes", counters::Unit::bytes, "Bytes received by a get over the network"}};
+
 using device::StreamRole;
 
 config::Size setting_depth(
@@ -98,9 +107,6 @@ bool get_applicable(const MessageInfo& message) { return message.remote && messa
 bool fragments_applicable(const MessageInfo& message) {
   return message.remote && !message.rkey && message.device;
 }
-
-unsigned get_cost(const MessageInfo&) { return 1; }
-unsigned fragments_cost(const MessageInfo&) { return 3; }
 
 // Sender: registers a contiguous buffer that the network reaches.
 std::optional<RtsPart> append_rts(Engine& engine, Transfer& t, ReadyToSend& rts, std::byte* out) {
@@ -368,16 +374,18 @@ void abort(Engine&, Transfer& t) {
 
 constinit const Protocol kRmaGet{.name = "RMA get",
                                  .applicable = get_applicable,
-                                 .cost = get_cost,
+                                 .copies = 1,
                                  .init = init_get,
+                                 .received = &received_by_get,
                                  .append_rts = append_rts,
                                  .progress = progress,
                                  .abort = abort};
 
 constinit const Protocol kRmaFragments{.name = "RMA fragments",
                                        .applicable = fragments_applicable,
-                                       .cost = fragments_cost,
+                                       .copies = 3,
                                        .init = init_fragments,
+                                       .received = &received_by_fragments,
                                        .accept = accept,
                                        .progress = progress,
                                        .abort = abort,

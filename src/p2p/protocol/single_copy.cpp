@@ -17,6 +17,11 @@
 namespace weft::p2p {
 namespace {
 
+Received received{{"p2p.single_copy_messages", counters::Unit::events,
+                   "Messages received by one copy from host memory of the sender"},
+                  {"p2p.single_copy_bytes", counters::Unit::bytes,
+                   "Bytes received by one copy from host memory of the sender"}};
+
 constexpr size_t kBounceBytes = 64 << 10;  // bytes read at a time for a noncontiguous buffer
 constexpr size_t kLongRunBytes = 1 << 10;  // mean run length above which the kernel scatters directly
 log::SlowPath single_copy_failed{"p2p.single_copy_failed",
@@ -95,8 +100,6 @@ bool applicable(const MessageInfo& message) {
   return !message.remote && !message.device && message.contiguous && !device_side(message.to) &&
          message.sender_readable();
 }
-
-unsigned cost(const MessageInfo&) { return 1; }
 
 // Long runs are scattered by the kernel, short runs are unpacked from a buffer that fits the cache.
 Status get_scattered(Engine& engine, Transfer& t, const ReadyToSend& rts) {
@@ -250,8 +253,9 @@ bool stop(Transfer& t, Error& error) {
 
 constinit const Protocol kSingleCopy{.name = "single copy",
                                      .applicable = applicable,
-                                     .cost = cost,
+                                     .copies = 1,
                                      .init = init,
+                                     .received = &received,
                                      .progress = progress,
                                      .stop = stop};
 

@@ -15,6 +15,15 @@
 namespace weft::p2p {
 namespace {
 
+Received received_announced{
+    {"p2p.announced_messages", counters::Unit::events, "Messages received by announced fragments"},
+    {"p2p.announced_bytes", counters::Unit::bytes, "Bytes received by announced fragments"}};
+
+Received received_by_fragments{{"p2p.fragments_messages", counters::Unit::events,
+                                "Messages received by fragments through shared memory or the network"},
+                               {"p2p.fragments_bytes", counters::Unit::bytes,
+                                "Bytes received by fragments through shared memory or the network"}};
+
 /// Smallest message that a receiver in host memory reads from the sender's staging chunks; smaller ones are
 /// sent as fragments.
 constexpr uint64_t kStagedReadMinBytes = uint64_t{32} << 10;
@@ -32,8 +41,6 @@ bool announced_applicable(const MessageInfo& message) {
   return !message.remote && message.device && !device_side(message.to) &&
          message.bytes >= kStagedReadMinBytes && message.sender_readable();
 }
-
-unsigned announced_cost(const MessageInfo&) { return 2; }
 
 // Receiver in device memory: sends the CTS once a pinned chunk is free. Returns false if it has to wait.
 bool request_into_chunk(Engine& engine, Transfer& t) {
@@ -152,8 +159,10 @@ void on_data(Engine& engine, Transfer& t, const Data& data, const std::byte* pay
 
 constinit const Protocol kFragments{.name = "fragments",
                                     .applicable = fragments_applicable,
+                                    .copies = 2,
                                     .cost = fragments_cost,
                                     .init = init_fragments,
+                                    .received = &received_by_fragments,
                                     .accept = accept_fragments,
                                     .progress = progress,
                                     .abort = abort,
@@ -161,8 +170,9 @@ constinit const Protocol kFragments{.name = "fragments",
 
 constinit const Protocol kAnnounced{.name = "announced",
                                     .applicable = announced_applicable,
-                                    .cost = announced_cost,
+                                    .copies = 2,
                                     .init = init_announced,
+                                    .received = &received_announced,
                                     .accept = accept_announced,
                                     .progress = progress,
                                     .abort = abort,

@@ -15,6 +15,11 @@
 namespace weft::p2p {
 namespace {
 
+Received received{{"p2p.strided_messages", counters::Unit::events,
+                   "Messages received by a kernel that reads strided GPU memory of the sender"},
+                  {"p2p.strided_bytes", counters::Unit::bytes,
+                   "Bytes received by a kernel that reads strided GPU memory of the sender"}};
+
 config::Size setting_overhead(
     "gpu.strided_overhead", size_t{3} << 20, 0, size_t{1} << 40,
     "Largest overhead in bytes that short runs may cause on NVLink for a strided GPU message to be "
@@ -56,8 +61,6 @@ bool fits(const Strides& strides, const ReadyToSend& rts, const transport::cuda_
 bool applicable(const MessageInfo& message) {
   return message.device && message.region && message.strided && device_side(message.to);
 }
-
-unsigned cost(const MessageInfo&) { return 1; }
 
 // Appends the region and strides of the block; nullopt: the data must be packed.
 std::optional<RtsPart> append_rts(Engine& engine, Transfer& t, ReadyToSend& rts, std::byte* out) {
@@ -114,8 +117,12 @@ bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
 
 }  // namespace
 
-constinit const Protocol kStrided{
-    .name = "strided", .applicable = applicable, .cost = cost, .init = init, .append_rts = append_rts};
+constinit const Protocol kStrided{.name = "strided",
+                                  .applicable = applicable,
+                                  .copies = 1,
+                                  .init = init,
+                                  .received = &received,
+                                  .append_rts = append_rts};
 
 bool prefers_strided_get(uint64_t length, uint64_t bytes) {
   const uint64_t nvlink_bytes = bytes / length * ((length + 2 * kSector - 1) / kSector * kSector);

@@ -5,7 +5,6 @@
 #include <array>
 #include <vector>
 
-#include "base/counters.hpp"
 #include "base/events.hpp"
 #include "base/log.hpp"
 #include "p2p/protocol/protocol.hpp"
@@ -22,68 +21,20 @@ constexpr std::array kProtocols = {&kFragments,  &kAnnounced, &kRmaFragments, &k
                                    &kSingleCopy, &kEagerPack, &kBounce,       &kUpload, &kRmaGet,
                                    &kPut,        &kBar,       &kPackedEager,  &kEager};
 
-/// The protocols that have a hook, so that a message does not look at those without it.
+/// The protocols that have a hook, so that a message does not look at those without it, in the order of their
+/// copies.
 template <class Hook>
 std::vector<const Protocol*> having(Hook Protocol::*hook) {
   std::vector<const Protocol*> found;
   for (const Protocol* protocol : kProtocols)
     if (protocol->*hook != nullptr) found.push_back(protocol);
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Protocol* a, const Protocol* b) { return a->copies < b->copies; });
   return found;
 }
 const std::vector<const Protocol*> receivers = having(&Protocol::applicable),
                                    senders = having(&Protocol::send),
                                    appenders = having(&Protocol::append_rts);
-constexpr unsigned kFewestCopies = 1;  // no protocol moves a payload without a copy
-
-/// Messages that this process has received by a protocol.
-struct Received {
-  const Protocol* protocol;
-  counters::Counter messages, bytes;
-};
-Received received[] = {
-    {&kSingleCopy,
-     {"p2p.single_copy_messages", counters::Unit::events,
-      "Messages received by one copy from host memory of the sender"},
-     {"p2p.single_copy_bytes", counters::Unit::bytes,
-      "Bytes received by one copy from host memory of the sender"}},
-    {&kUpload,
-     {"p2p.upload_messages", counters::Unit::events, "Messages received from host memory into GPU memory"},
-     {"p2p.upload_bytes", counters::Unit::bytes, "Bytes received from host memory into GPU memory"}},
-    {&kMapped,
-     {"p2p.mapped_messages", counters::Unit::events,
-      "Messages received by one copy from the mapped GPU memory of the sender"},
-     {"p2p.mapped_bytes", counters::Unit::bytes,
-      "Bytes received by one copy from the mapped GPU memory of the sender"}},
-    {&kStrided,
-     {"p2p.strided_messages", counters::Unit::events,
-      "Messages received by a kernel that reads strided GPU memory of the sender"},
-     {"p2p.strided_bytes", counters::Unit::bytes,
-      "Bytes received by a kernel that reads strided GPU memory of the sender"}},
-    {&kEagerPack,
-     {"p2p.eager_pack_messages", counters::Unit::events,
-      "Messages received from a bounce buffer, packed at the send"},
-     {"p2p.eager_pack_bytes", counters::Unit::bytes,
-      "Bytes received from a bounce buffer, packed at the send"}},
-    {&kBounce,
-     {"p2p.bounce_messages", counters::Unit::events, "Messages received from a bounce buffer of the sender"},
-     {"p2p.bounce_bytes", counters::Unit::bytes, "Bytes received from a bounce buffer of the sender"}},
-    {&kAnnounced,
-     {"p2p.announced_messages", counters::Unit::events, "Messages received by announced fragments"},
-     {"p2p.announced_bytes", counters::Unit::bytes, "Bytes received by announced fragments"}},
-    {&kFragments,
-     {"p2p.fragments_messages", counters::Unit::events,
-      "Messages received by fragments through shared memory or the network"},
-     {"p2p.fragments_bytes", counters::Unit::bytes,
-      "Bytes received by fragments through shared memory or the network"}},
-    {&kRmaGet,
-     {"p2p.rma_get_messages", counters::Unit::events, "Messages received by a get over the network"},
-     {"p2p.rma_get_bytes", counters::Unit::bytes, "Bytes received by a get over the network"}},
-    {&kRmaFragments,
-     {"p2p.rma_fragments_messages", counters::Unit::events,
-      "Messages received by announced fragments over the network"},
-     {"p2p.rma_fragments_bytes", counters::Unit::bytes,
-      "Bytes received by announced fragments over the network"}},
-};
 
 std::vector<const char*> protocol_names() {
   std::vector<const char*> names;
@@ -111,12 +62,8 @@ uint8_t index_of(const Protocol& protocol) {
 }
 
 void count_message(const Protocol& protocol, uint32_t source, int tag, uint64_t bytes) {
-  for (Received& one : received) {
-    if (one.protocol != &protocol) continue;
-    one.messages.add();
-    one.bytes.add(bytes);
-    break;
-  }
+  protocol.received->messages.add();
+  protocol.received->bytes.add(bytes);
   if (protocol_chosen.wanted()) [[unlikely]]
     protocol_chosen.raise({source, static_cast<uint64_t>(tag), bytes, index_of(protocol)});
 }
@@ -134,14 +81,12 @@ const Protocol* select(const MessageInfo& message, uint32_t tried) {
   const Protocol* best = nullptr;
   unsigned lowest = UINT32_MAX;
   for (const Protocol* protocol : receivers) {
+    if (protocol->copies >= lowest) break;
     if (tried != 0 && (tried >> index_of(*protocol) & 1) != 0) continue;
     if (!protocol->applicable(message)) continue;
-    const unsigned cost = protocol->cost(message);
-    WEFT_ASSERT(cost >= kFewestCopies);
-    if (cost >= lowest) continue;
-    best = protocol;
-    lowest = cost;
-    if (cost == kFewestCopies) break;
+    const unsigned cost = cost_of(*protocol, message);
+    WEFT_ASSERT(cost >= protocol->copies);
+    if (cost < lowest) best = protocol, lowest = cost;
   }
   return best;
 }

@@ -15,14 +15,16 @@
 namespace weft::p2p {
 namespace {
 
+Received received{
+    {"p2p.upload_messages", counters::Unit::events, "Messages received from host memory into GPU memory"},
+    {"p2p.upload_bytes", counters::Unit::bytes, "Bytes received from host memory into GPU memory"}};
+
 using device::StreamRole;
 
 bool applicable(const MessageInfo& message) {
   return !message.remote && !message.device && message.contiguous && device_side(message.to) &&
          message.sender_readable();
 }
-
-unsigned cost(const MessageInfo&) { return 2; }
 
 bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
   const trace::Range range("p2p.get_host_to_device");
@@ -74,8 +76,12 @@ Result<bool> pack_through_pinned(const Transfer& t, std::byte* to) {
 
 }  // namespace
 
-constinit const Protocol kUpload{
-    .name = "upload", .applicable = applicable, .cost = cost, .init = init, .abort = abort};
+constinit const Protocol kUpload{.name = "upload",
+                                 .applicable = applicable,
+                                 .copies = 2,
+                                 .init = init,
+                                 .received = &received,
+                                 .abort = abort};
 
 Status Engine::pack_out(const Transfer& t, std::byte* to) {
   if (t.bytes == 0) return {};
