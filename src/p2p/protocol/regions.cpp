@@ -29,13 +29,15 @@ RegionName region_name(const ReadyToSend& rts) {
   return {region.base, region.buffer_id, region.epoch};
 }
 
-/// Returns the memory on whose GPU the importer opens a mapping.
-device::Memory importing_memory(const Transfer& t) {
-  device::Memory local = t.memory;
-  if (local.kind == device::MemoryKind::host_pinned)
-    local.device = device::only_active_device(), local.context = nullptr;
-  return local;
-}
+/// The GPU and context in which the importer opens a mapping for a receive.
+struct Opener {
+  explicit Opener(const Transfer& t) : device(t.memory.device), context(t.memory.context) {
+    if (t.memory.kind == device::MemoryKind::host_pinned)
+      device = device::only_active_device(), context = nullptr;
+  }
+  int device;
+  void* context;
+};
 
 }  // namespace
 
@@ -73,15 +75,18 @@ void Regions::cache(Transfer& t) {
 Result<size_t> Regions::append_export(const device::Memory& memory, uint32_t to, ReadyToSend& rts,
                                       std::byte* out) {
   auto& exporter = engine_.exporter();
-  auto exported = exporter.export_region(memory, to);
-  if (!exported) return std::move(exported).error();
-  const Region& region = *exported->region;
-  if (exported->sent_before) {
+  const auto append_name = [&](const Region& region) {
     rts.flags |= ReadyToSend::kRegionName;
     const RegionName name{region.base, region.buffer_id, region.epoch};
     std::memcpy(out, &name, sizeof name);
     return sizeof name;
-  }
+  };
+  if (const Region* last = exporter.exported_last(memory, to)) [[likely]]
+    return append_name(*last);
+  auto exported = exporter.export_region(memory, to);
+  if (!exported) return std::move(exported).error();
+  const Region& region = *exported->region;
+  if (exported->sent_before) return append_name(region);
   rts.flags |= ReadyToSend::kRegion;
   std::memcpy(out, &region, sizeof region);
   if (!exporter.probe_due(memory, to)) return sizeof(Region);
@@ -118,22 +123,18 @@ void Regions::add(uint32_t source, const ReadyToSend& rts) {
   engine_.importer().store_probe(source, probe);
 }
 
-/// Returns the sender's region; null: none can be mapped.
-const Region* Regions::find(uint32_t source, const ReadyToSend& rts) {
-  if ((rts.flags & (ReadyToSend::kRegionName | ReadyToSend::kRegion)) == 0) return nullptr;
-  const Region* region = engine_.importer().find(source, region_name(rts));
-  if (region == nullptr)
-    no_mapping.hit("the sender's allocation was dropped before its message was received");
-  return region;
-}
-
 Result<Mapping*> Regions::open(const Transfer& t, const Region& region) {
-  auto mapping = engine_.instance.memory->open(t.peer, region, nullptr, importing_memory(t));
-  if (mapping && (*mapping)->memory().device == t.memory.device) device::note_shared_device(t.memory.device);
+  const Opener opener(t);
+  device::Memory local = t.memory;
+  local.device = opener.device;
+  local.context = opener.context;
+  auto mapping = engine_.instance.memory->open(t.peer, region, nullptr, local);
+  if (mapping && (*mapping)->memory().device == local.device) device::note_shared_device(local.device);
   return mapping;
 }
 
 Mapping* Regions::map(const Transfer& t, const ReadyToSend& rts) {
+  WEFT_ASSERT((rts.flags & (ReadyToSend::kRegionName | ReadyToSend::kRegion)) != 0);
   auto& importer = engine_.importer();
   if (t.persistent_buffer && t.persistent_buffer->mapping != nullptr &&
       (rts.flags & ReadyToSend::kRegionName) != 0) {
@@ -144,14 +145,23 @@ Mapping* Regions::map(const Transfer& t, const ReadyToSend& rts) {
       return known.mapping;
     }
   }
-  const Region* region = find(t.peer, rts);
-  if (region == nullptr) return nullptr;
+  const RegionName name = region_name(rts);
+  if (!t.persistent_buffer) [[likely]] {
+    const Opener opener(t);
+    if (Mapping* last = importer.opened_last(t.peer, name, opener.device, opener.context)) [[likely]]
+      return last;
+  }
+  const Region* region = importer.find(t.peer, name);
+  if (region == nullptr) {
+    no_mapping.hit("the sender's allocation was dropped before its message was received");
+    return nullptr;
+  }
   auto mapping = open(t, *region);
   if (!mapping) {
     no_mapping.hit(mapping.error().message());
     return nullptr;
   }
-  if (t.persistent_buffer) cache_mapping(t, region_name(rts), **mapping);
+  if (t.persistent_buffer) cache_mapping(t, name, **mapping);
   return *mapping;
 }
 

@@ -53,7 +53,6 @@ class Regions {
 
  private:
   [[nodiscard]] bool still_known(Transfer& t);
-  [[nodiscard]] const transport::cuda_ipc::Region* find(uint32_t source, const ReadyToSend& rts);
   [[nodiscard]] Result<transport::cuda_ipc::Mapping*> open(const Transfer& t,
                                                            const transport::cuda_ipc::Region& region);
   void cache_mapping(const Transfer& t, const transport::cuda_ipc::RegionName& peer_region,

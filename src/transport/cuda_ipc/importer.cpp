@@ -87,12 +87,12 @@ Result<int> check_peer_access(const Region& region, const device::Memory& local)
 Result<Mapping*> Importer::open(Peer peer, const Region& region, const Probe* probe,
                                 const device::Memory& local) {
   if (probe != nullptr) store_probe(peer, *probe);
+  const RegionName name{region.base, region.buffer_id, region.epoch};
+  if (Mapping* last = opened_last(peer, name, local.device, local.context)) return last;
   const Key key{peer, region.base, region.buffer_id, local.device};
   if (Mapping* mapping = cached(key, region); mapping != nullptr) [[likely]] {
     if (local.context == nullptr || local.context == mapping->memory_.context) {
-      ++mapping->references_;
-      mapping->used_ = ++clock_;
-      mapping_hits.add();
+      retain(*mapping);
       return mapping;
     }
     refusals.add();
@@ -111,19 +111,15 @@ Result<Mapping*> Importer::open(Peer peer, const Region& region, const Probe* pr
 /// Returns the cached mapping of this allocation. Retires stale mappings at a reused address; a mapping
 /// retired while in use is returned to the cache, since an allocation must not be opened twice.
 Mapping* Importer::cached(const Key& key, const Region& region) {
-  const auto same = [&](const Mapping& m) {
-    return m.epoch_ == region.epoch && m.buffer_id_ == region.buffer_id && m.base_ == region.base;
-  };
-  if (most_recent_ != nullptr && same(*most_recent_) && most_recent_->peer_ == std::get<0>(key) &&
-      most_recent_->local_device_ == std::get<3>(key))
-    return most_recent_;
+  const RegionName name{region.base, region.buffer_id, region.epoch};
   if (const auto at = mappings_.find(key); at != mappings_.end()) {
-    if (same(*at->second)) [[likely]]
+    if (at->second->is_of(name)) [[likely]]
       return most_recent_ = at->second.get();
   }
   retire_stale(key, region);
   for (auto& mapping : retired_) {
-    if (!same(*mapping) || mapping->peer_ != std::get<0>(key) || mapping->local_device_ != std::get<3>(key))
+    if (!mapping->is_of(name) || mapping->peer_ != std::get<0>(key) ||
+        mapping->local_device_ != std::get<3>(key))
       continue;
     mapping->retired_ = false;
     Mapping* reused = mapping.get();

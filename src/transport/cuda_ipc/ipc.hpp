@@ -100,6 +100,15 @@ class Exporter {
   /// Errc::unsupported with the reason for memory that cannot be shared (pool, managed, some cuMemMap
   /// memory), or not with this peer.
   [[nodiscard]] Result<ExportedRegion> export_region(const device::Memory& memory, Peer peer);
+  /// Returns the region that was exported last if it is of this allocation and the peer has it; else null.
+  [[nodiscard]] const Region* exported_last(const device::Memory& memory, Peer peer) {
+    Export* const last = most_recent_;
+    if (last == nullptr || last->memory.buffer_id != memory.buffer_id || memory.mapped ||
+        !last->sent_to(peer))
+      return nullptr;
+    last->used = ++clock_;
+    return &last->region;
+  }
   /// Returns the probe of `memory`'s device, to be sent with the first region of a (peer, device) pair.
   [[nodiscard]] Result<Probe> probe(const device::Memory& memory);
   /// Returns true until probe_sent() for this peer and device.
@@ -165,6 +174,10 @@ class Mapping {
   /// Memory description for copies: device memory in the importer's context.
   [[nodiscard]] const device::Memory& memory() const { return memory_; }
   [[nodiscard]] size_t size() const { return memory_.size; }
+  /// Returns whether it is a mapping of this allocation of its peer.
+  [[nodiscard]] bool is_of(const RegionName& name) const {
+    return buffer_id_ == name.buffer_id && base_ == name.base && epoch_ == name.epoch;
+  }
 
  private:
   friend class Importer;
@@ -192,6 +205,16 @@ class Importer {
   /// Errc::unsupported with the reason if the path does not work: the caller stages and reports a slow path.
   [[nodiscard]] Result<Mapping*> open(Peer peer, const Region& region, const Probe* probe,
                                       const device::Memory& local);
+  /// Returns the mapping that open() has found last, with a reference added, if it is of this allocation and
+  /// was opened on this local device and in this context; else null.
+  [[nodiscard]] Mapping* opened_last(Peer peer, const RegionName& name, int device, const void* context) {
+    Mapping* const last = most_recent_;
+    if (last == nullptr || last->peer_ != peer || last->local_device_ != device || !last->is_of(name) ||
+        (context != nullptr && context != last->memory_.context))
+      return nullptr;
+    retain(*last);
+    return last;
+  }
   /// Stores a region received from a peer until its drop.
   void store_region(Peer peer, const Region& region) {
     regions_.insert_or_assign({peer, region.base, region.buffer_id}, region);
