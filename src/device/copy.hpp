@@ -96,10 +96,6 @@ void note_shared_device(int device);
 /// while this process is in MPI with an active operation on `memory`.
 void keep_running(const Memory& memory);
 
-/// Whether a resident kernel on the GPU of `memory` has received a command shortly before and probably takes
-/// a copy of so many bytes. Asks neither the driver nor the GPU.
-[[nodiscard]] bool resident_kernel_serves(const Memory& memory, size_t bytes);
-
 /// Kernels that may execute a copy of a given size between buffers that a kernel can access, by the settings.
 struct KernelOptions {
   uint32_t resident_blocks;  ///< blocks of the resident kernel, for copies in quick succession; 0: never

@@ -176,9 +176,33 @@ __device__ __forceinline__ void fence(const Shared& shared) {
     __threadfence_system();
 }
 
-/// One block's part of a command that is not short and that `blocks` blocks share. Returns true if a
-/// collective timed out.
-__device__ bool serve(const ResidentKernelParams& params, Shared& shared, uint32_t blocks) {
+/// The copy of a command, if it has at most kDepth words for each of so many threads; otherwise empty.
+template <int kDepth>
+__device__ __forceinline__ ShortCopy<kDepth> short_copy(const Shared& shared, uint32_t threads) {
+  if (shared.words[Command::items] != 0) return {};
+  return ShortCopy<kDepth>::of(shared.dst(), shared.src(), shared.words[Command::bytes], threads);
+}
+
+__device__ __forceinline__ bool writes_to_peer(const Shared& shared) {
+  return shared.words[Command::epoch] == Command::peer_gpu;
+}
+
+/// Words of each thread in a copy to a peer that is read back: 256 KiB by eight blocks.
+constexpr int kPutDepth = 4;
+
+/// Outcome of a block's part of a command.
+struct Served {
+  bool late;     ///< a collective timed out
+  bool arrived;  ///< all stores of the block are visible: no fence is needed
+};
+
+/// One block's part of a command that is longer than for one warp and that `blocks` blocks share.
+__device__ Served serve(const ResidentKernelParams& params, Shared& shared, uint32_t blocks) {
+  const uint32_t self = blockIdx.x * blockDim.x + threadIdx.x, threads = blocks * blockDim.x;
+  if (blocks > 1 && writes_to_peer(shared)) {
+    const auto copy = short_copy<kPutDepth>(shared, threads);
+    if (copy.count != 0) return {false, __syncthreads_and(copy.run(self, threads, true)) != 0};
+  }
   bool late = false;
   if (is_call(shared))
     late = serve_call(params.slot_configs, shared.words, shared.config, blockIdx.x, blocks);
@@ -189,24 +213,17 @@ __device__ bool serve(const ResidentKernelParams& params, Shared& shared, uint32
   else if (shared.words[Command::items] != 0)
     copy_items(shared, blocks);
   else
-    copy<true>(shared.dst(), shared.src(), shared.words[Command::bytes],
-               blockIdx.x * blockDim.x + threadIdx.x, blocks * blockDim.x);
+    copy<true>(shared.dst(), shared.src(), shared.words[Command::bytes], self, threads);
   __syncthreads();
-  return late;
-}
-
-/// The copy of a command, if one warp executes it with a word for each lane; otherwise empty.
-__device__ __forceinline__ ShortCopy short_copy(const Shared& shared) {
-  if (shared.words[Command::items] != 0) return {};
-  return ShortCopy::of(shared.dst(), shared.src(), shared.words[Command::bytes]);
+  return {late, false};
 }
 
 /// The first warp executes a short copy. Afterwards its words are visible. To a peer a round trip is shorter
 /// than a system-wide fence; to host memory it is longer.
-__device__ __noinline__ void serve_short_copy(const Shared& shared, ShortCopy copy) {
+__device__ __noinline__ void serve_short_copy(const Shared& shared, ShortCopy<1> copy) {
   const uint32_t lane = threadIdx.x & 31;
-  const bool to_peer = shared.words[Command::epoch] == Command::peer_gpu;
-  const bool arrived = copy.run(lane, to_peer);
+  const bool to_peer = writes_to_peer(shared);
+  const bool arrived = copy.run(lane, 32, to_peer);
   if (to_peer && __all_sync(~0u, arrived)) return;
   __syncwarp();
   if (lane == 0) fence(shared);
@@ -237,7 +254,7 @@ __device__ __forceinline__ bool serve_short(const ResidentKernelParams& params, 
     serve_short_words(shared);
     return true;
   }
-  const ShortCopy copy = short_copy(shared);
+  const auto copy = short_copy<1>(shared, 32);
   if (copy.count != 0) serve_short_copy(shared, copy);
   return copy.count != 0;
 }
@@ -270,10 +287,10 @@ __device__ __noinline__ void follow(const ResidentKernelParams& params, Resident
       __syncthreads();
       continue;
     }
-    const bool late = serve(params, shared, blocks);
+    const Served served = serve(params, shared, blocks);
     if (threadIdx.x == 0) {
-      fence(shared);
-      atomicAdd(&memory.arrived, late ? ResidentKernelParams::Memory::kLate + 1 : 1);
+      if (!served.arrived) fence(shared);
+      atomicAdd(&memory.arrived, served.late ? ResidentKernelParams::Memory::kLate + 1 : 1);
     }
   }
   if (threadIdx.x == 0) atomicSub(&memory.present, 1);
@@ -324,12 +341,12 @@ __device__ __noinline__ void lead(const ResidentKernelParams& params, ResidentKe
     __syncthreads();
     if (shared.leave) break;
     const uint32_t blocks = min(shared.words[Command::blocks], gridDim.x);
-    bool late = serve(params, shared, blocks);
+    const Served served = serve(params, shared, blocks);
     if (threadIdx.x == 0) {
-      if (blocks > 1) late = gather(memory, blocks - 1) || late;
+      const bool late = (blocks > 1 && gather(memory, blocks - 1)) || served.late;
       if (is_call(shared))
         end_call(shared.config.call, shared.words[Command::epoch], late);
-      else
+      else if (!served.arrived)
         fence(shared);
       publish(params.status, next, before, params.instance);
     }

@@ -99,42 +99,57 @@ __device__ __forceinline__ bool same(uint4 a, uint4 b) {
 __device__ __forceinline__ bool same(uint2 a, uint2 b) { return a.x == b.x && a.y == b.y; }
 __device__ __forceinline__ bool same(uint32_t a, uint32_t b) { return a == b; }
 
-/// A copy by one warp, of at most one word for each lane.
+/// A copy of at most kDepth words for each of some threads.
+template <int kDepth>
 struct ShortCopy {
   uint64_t dst, src;
   uint32_t count, word;  ///< words; bytes of one: 1, 2, 4, 8 or 16
   /// Empty if the copy is longer.
-  __device__ __forceinline__ static ShortCopy of(uint64_t dst, uint64_t src, uint32_t bytes) {
+  __device__ __forceinline__ static ShortCopy of(uint64_t dst, uint64_t src, uint32_t bytes,
+                                                 uint32_t threads) {
     const auto bits = static_cast<uint32_t>(dst | src | bytes | 16);
     const uint32_t word = bits & -bits;  // largest power of two up to 16 that divides all
-    return {dst, src, bytes <= 32 * word ? bytes / word : 0, word};
+    return {dst, src, bytes <= kDepth * threads * word ? bytes / word : 0, word};
   }
 
-  /// Lane `lane` copies its word and, if `checked`, reads it back from where it went: a word that is there
-  /// has arrived. Returns whether it has, or was not asked.
-  __device__ __forceinline__ bool run(uint32_t lane, bool checked) const {
-    if (lane >= count) return true;
+  /// Thread `self` of `threads` copies its words and, if `checked`, reads them back from where they went: a
+  /// word that is there has arrived. Returns whether all have, or were not asked.
+  __device__ __forceinline__ bool run(uint32_t self, uint32_t threads, bool checked) const {
+    if (self >= count) return true;
     switch (word) {
       case 16:
-        return run_by<uint4>(lane, checked);
+        return run_by<uint4>(self, threads, checked);
       case 8:
-        return run_by<uint2>(lane, checked);
+        return run_by<uint2>(self, threads, checked);
       case 4:
-        return run_by<uint32_t>(lane, checked);
+        return run_by<uint32_t>(self, threads, checked);
       case 2:
-        return run_by<uint16_t>(lane, checked);
+        return run_by<uint16_t>(self, threads, checked);
       default:
-        return run_by<uint8_t>(lane, checked);
+        return run_by<uint8_t>(self, threads, checked);
     }
   }
 
  private:
   template <class Word>
-  __device__ __forceinline__ bool run_by(uint32_t lane, bool checked) const {
-    Word* const to = reinterpret_cast<Word*>(dst) + lane;
-    const Word moved = load<true>(reinterpret_cast<const Word*>(src) + lane);
-    *to = moved;
-    return !checked || same(load_relaxed(to), moved);
+  __device__ __forceinline__ bool run_by(uint32_t self, uint32_t threads, bool checked) const {
+    Word* const to = reinterpret_cast<Word*>(dst);
+    const Word* const from = reinterpret_cast<const Word*>(src);
+    uint32_t at[kDepth];  // a thread with fewer words copies its first one again: branches would delay loads
+#pragma unroll
+    for (int k = 0; k < kDepth; ++k) at[k] = self + k * threads < count ? self + k * threads : self;
+    Word moved[kDepth], back[kDepth];
+#pragma unroll
+    for (int k = 0; k < kDepth; ++k) moved[k] = load<true>(from + at[k]);
+#pragma unroll
+    for (int k = 0; k < kDepth; ++k) to[at[k]] = moved[k];
+    if (!checked) return true;
+#pragma unroll
+    for (int k = 0; k < kDepth; ++k) back[k] = load_relaxed(to + at[k]);
+    bool arrived = true;
+#pragma unroll
+    for (int k = 0; k < kDepth; ++k) arrived = arrived & same(back[k], moved[k]);
+    return arrived;
   }
 };
 

@@ -345,10 +345,6 @@ void keep_running(const Memory& memory) {
   if (auto queue = cuda::queue_of(memory)) (*queue)->resident_kernel.keep_running();
 }
 
-bool resident_kernel_serves(const Memory& memory, size_t bytes) {
-  return memory.on_device() && cuda::ResidentKernel::serves_copy(memory.device, bytes);
-}
-
 KernelOptions kernel_options_for(size_t bytes) {
   return {cuda::ResidentKernel::blocks_for_copy(bytes), cuda::BatchCopy::accepts_size(bytes)};
 }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/counters.hpp"
@@ -81,22 +80,6 @@ uint32_t blocks_for(size_t count, size_t bytes) {
       std::clamp<size_t>(bytes / kBytesPerBlock, 1, kernel::ResidentKernelParams::kBlocks));
 }
 
-/// The instance of a GPU that has received the last command, for serves_copy().
-struct Forecast {
-  std::atomic<uint64_t> end{0};  ///< monotonic ns of the idle timeout if no command follows
-  std::atomic<uint32_t> blocks{0};
-};
-constexpr size_t kMaxDevices = 64;
-constinit std::array<Forecast, kMaxDevices> forecasts;
-
-Forecast& forecast_of(Ordinal device) {
-  WEFT_ASSERT(device >= 0 && static_cast<size_t>(device) < kMaxDevices);
-  return forecasts[static_cast<size_t>(device)];
-}
-
-/// Whether an instance of so many blocks has enough for a command for `blocks` blocks.
-bool has_blocks(uint32_t instance_blocks, uint32_t blocks) { return instance_blocks != 1 || blocks <= 2; }
-
 }  // namespace
 
 bool ResidentKernel::gpu_is_shared() const {
@@ -147,7 +130,6 @@ void ResidentKernel::close() {
     for (const uint64_t until = monotonic_ns() + kCloseTimeoutNs;
          status().ended != instance_ && monotonic_ns() < until;)
       ::sched_yield();
-    forecast_of(queue_->device).end.store(0, std::memory_order_relaxed);
   }
   queue_ = nullptr;
   launcher_.close();
@@ -184,14 +166,6 @@ bool ResidentKernel::accepts_commands() {
   return !ended_ && at.started == instance_;
 }
 
-bool ResidentKernel::serves_copy(Ordinal device, size_t bytes) {
-  const Forecast& forecast = forecast_of(device);
-  const uint64_t end = forecast.end.load(std::memory_order_relaxed);
-  return end != 0 && bytes <= setting_max &&
-         has_blocks(forecast.blocks.load(std::memory_order_relaxed), blocks_for(1, bytes)) &&
-         monotonic_ns() < end;
-}
-
 /// Slot of the next command of the running instance; null: the ring is full.
 ResidentKernel::Slot* ResidentKernel::next_slot() {
   Slot& slot = slots_[(submitted_ + 1) % slots_.size()];
@@ -209,20 +183,12 @@ ResidentKernel::Slot* ResidentKernel::next_slot() {
 ResidentKernel::Slot* ResidentKernel::claim_slot(uint32_t blocks) {
   if (queue_ == nullptr || gpu_is_shared()) return nullptr;
   policy_.arrived(monotonic_ns(), blocks);
-  if (!accepts_commands() || !has_blocks(instance_blocks_, blocks)) return nullptr;
+  if (!accepts_commands() || (instance_blocks_ == 1 && blocks > 2)) return nullptr;
   Slot* const slot = next_slot();
   if (slot == nullptr) return nullptr;
-  note_command(policy_.last_arrival());
+  schedule_keep_running(policy_.last_arrival());
   commands.add_shared();
   return slot;
-}
-
-/// The instance receives a command at `time`: schedules the next no-op command.
-void ResidentKernel::note_command(uint64_t time) {
-  schedule_keep_running(time);
-  Forecast& forecast = forecast_of(queue_->device);
-  forecast.blocks.store(instance_blocks_, std::memory_order_relaxed);
-  forecast.end.store(time + setting_idle_timeout, std::memory_order_relaxed);
 }
 
 /// Schedules the next no-op command after a command at `time`.
@@ -239,7 +205,7 @@ void ResidentKernel::keep_running(uint64_t busy) {
   if (time + busy < keep_running_at_) return;
   Slot* const slot = next_slot();
   if (slot == nullptr) return;
-  note_command(time);
+  schedule_keep_running(time);
   slot->no_op = true;
   policy_.no_op_sent();
   write(slot->number, {}, 1, kernel::Command::kInline);
@@ -364,7 +330,6 @@ const kernel::Accumulate* ResidentKernel::accumulate(uint32_t number) const {
 void ResidentKernel::end_instance(const kernel::ResidentKernelStatus& at) {
   if (ended_ || at.ended != instance_) return;
   ended_ = true;
-  forecast_of(queue_->device).end.store(0, std::memory_order_relaxed);
   for (Slot& slot : slots_) {
     if (slot.no_op) slot.busy = false;
     if (!slot.busy || slot.not_started || reached(at.done, slot.number)) continue;

@@ -33,9 +33,6 @@ class ResidentKernel {
   [[nodiscard]] static uint32_t blocks_for_copy(size_t bytes);
   /// Whether the number and sizes of these copies are within the limits of a command.
   [[nodiscard]] bool accepts(std::span<const kernel::CopyItem> items) const;
-  /// Whether an instance on the GPU probably takes a copy of so many bytes: an instance with enough blocks
-  /// has received a command within its idle timeout. Asks neither the driver nor the GPU.
-  [[nodiscard]] static bool serves_copy(Ordinal device, size_t bytes);
   /// Submits the copies as one command. Returns the command number; 0 if no instance can take the command:
   /// use a copy engine. `host_source`: the sources are host memory, so up to 8 bytes travel inline.
   /// `output`: where the destinations lie, as far as it is known.
@@ -85,7 +82,6 @@ class ResidentKernel {
   void end_instance(const kernel::ResidentKernelStatus& now);
   void start();
   [[nodiscard]] bool accepts_commands();
-  void note_command(uint64_t time);
   [[nodiscard]] Slot* next_slot();
   [[nodiscard]] Slot* claim_slot(uint32_t blocks);
   /// Address of the items of a slot on the GPU.

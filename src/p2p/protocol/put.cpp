@@ -25,7 +25,7 @@ using Phase = ReadyToReceive::Phase;
 config::Choice setting_put(
     "gpu.put", 0, {"auto", "on", "off"},
     "Advertise receives on GPU memory to their senders, which then put their messages into them: auto (less "
-    "often to peers that do not use it, and not if the resident kernel gets them faster), on, off.",
+    "often to peers that do not use it), on, off.",
     "small and medium GPU messages are slower with advertised receives than without (off)");
 config::Size setting_put_max(
     "gpu.put_max", size_t{16} << 20, 0, size_t{1} << 40,
@@ -45,10 +45,6 @@ counters::Counter rtr_waits("p2p.rtr_waits", counters::Unit::events, "Sends that
 counters::Counter rtr_timeouts("p2p.rtr_timeouts", counters::Unit::events,
                                "Sends that waited for an RTR until the timeout");
 
-/// Largest put that the resident kernel executes by one warp, which reads back what it has stored. For larger
-/// puts it needs a system-wide fence, and a get by the receiver's resident kernel takes 0.5 us less, from 16
-/// KiB on 2 us less (ADR 0016).
-constexpr uint64_t kMaxWarpPut = 512;
 constexpr uint64_t kSlowRtrWaitNs = 1500;  // minimum where an RTR takes long: see rtr_wait_of()
 constexpr uint32_t kMaxMisses = 8;  // consecutive misses before only one in kRetryInterval attempts is made
 constexpr uint32_t kRetryInterval = 32;
@@ -75,13 +71,10 @@ bool uses_put_bounce(const Transfer& t) {
 }
 
 /// Returns how long a send spins for an RTR, in ns. A bounce buffer takes two cache lines, and cuMemMap
-/// memory one driver query per mapping. The alternatives are 3 us slower for both. Messages for copy engines
-/// may follow gets of smaller ones in a ping-pong: the peer learns of the end of its send by a message then,
-/// and posts its next receive later than after a put.
+/// memory one driver query per mapping. The alternatives are 3 us slower for both.
 uint64_t rtr_wait_of(const Transfer& t) {
   const uint64_t usual = setting_rtr_wait;
-  return uses_put_bounce(t) || t.memory.mapped || by_copy_engine(t.bytes) ? std::max(usual, kSlowRtrWaitNs)
-                                                                          : usual;
+  return uses_put_bounce(t) || t.memory.mapped ? std::max(usual, kSlowRtrWaitNs) : usual;
 }
 
 void advertise_bounce(const PutBounce& bounce, ReadyToReceive& rtr) {
@@ -105,13 +98,6 @@ uint32_t slot_of(const match::Key& key) {
   return Error(Errc::other, "the sender's GPU could not write into the receive buffer: see its own error");
 }
 
-/// Whether a resident kernel of this process runs that would get a message faster than that of the sender
-/// puts it. In a ping-pong both run, so the rule is the same for the sender.
-bool gets_faster(const Transfer& t) {
-  return t.bytes > kMaxWarpPut && mappable(t) && !t.memory.mapped && !setting_put.is("on") &&
-         device::resident_kernel_serves(t.memory, t.bytes);
-}
-
 bool send(Engine& engine, Transfer& t) { return engine.put().put(t); }
 bool progress(Engine& engine, Transfer& t) { return engine.put().poll(t); }
 
@@ -133,7 +119,7 @@ bool PutProtocol::may_advertise(const Transfer& t) const {
   if (!t.contiguous || engine_.batcher().expects_burst()) return false;
   if (mappable(t) ? !may_put(t.bytes) : !t.memory.on_device() || !may_put_bounce(t.bytes)) return false;
   return t.key.source != match::kAny && t.key.tag != match::kAny && engine_.posted().wildcards() == 0 &&
-         engine_.posted().first(t.key) == &t && !gets_faster(t);
+         engine_.posted().first(t.key) == &t;
 }
 
 void PutProtocol::advertise(Transfer& t) {
@@ -303,7 +289,7 @@ bool PutProtocol::put(Transfer& t) {
   uint64_t state = find_advertised(rtr, key, t, peer);
   if (state == 0 && !reply_due) return false;
   if (engine_.getting_from(t.peer) && !by_copy_engine(t.bytes)) return false;
-  if (state == 0 && setting_rtr_wait != 0 && !gets_faster(t)) state = wait_advertised(rtr, key, t, peer);
+  if (state == 0 && setting_rtr_wait != 0) state = wait_advertised(rtr, key, t, peer);
   if (state == 0) return false;
   const trace::Range range("p2p.put");
   Mapping* mapping = engine_.regions().map(t, rtr.base.load(std::memory_order_relaxed),
