@@ -158,7 +158,7 @@ Bcast::Bcast(void* buffer, MPI_Count count, datatype::Datatype& type, int root, 
   if (participates(comm, root) && in_place(buffer, "buffer", false)) return;
   set(call.recv, buffer, count, type);
   call.bytes = static_cast<uint64_t>(count * type.size());
-  classify();
+  if (status.ok()) call.recv.classify();
 }
 
 Reduce::Reduce(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op,
