@@ -65,7 +65,7 @@ MemoryRegistry::~MemoryRegistry() {
 
 Exporter& MemoryRegistry::create_exporter() {
   exporter_ = std::make_unique<Exporter>();
-  instance_.add(*this);
+  exporter_->on_descriptors([this] { instance_.add(*this); });
   return *exporter_;
 }
 

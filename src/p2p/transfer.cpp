@@ -13,29 +13,7 @@ Slab<Transfer>& Transfer::slab() {
   return slab;
 }
 
-Transfer::~Transfer() {
-  WEFT_ASSERT(id == core::kNoRequest && protocol == nullptr && !polled && !queued);
-  if (classification_cached) [[unlikely]]
-    comm->instance.engine->uncache_classification(*this);
-}
-
-void Transfer::bind(core::Communicator& communicator, const datatype::Datatype& datatype) {
-  if (!owned) {
-    comm = &communicator;
-    type = &datatype;
-    return;
-  }
-  if (comm != &communicator) {
-    communicator.retain();
-    if (comm != nullptr) comm->release();
-    comm = &communicator;
-  }
-  if (type != &datatype) {
-    const_cast<datatype::Datatype&>(datatype).retain();
-    if (type != nullptr) const_cast<datatype::Datatype*>(type)->release();
-    type = &datatype;
-  }
-}
+void Transfer::uncache_classification() { comm->instance.engine->uncache_classification(*this); }
 
 void Transfer::destroy() {
   if (!owned) return;

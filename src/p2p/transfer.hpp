@@ -98,7 +98,11 @@ class Transfer : public core::Request, public match::Node {
   static constexpr uint8_t kInterrupted = UINT8_MAX;
 
   explicit Transfer(Kind request_kind) : Request(request_kind) {}
-  ~Transfer() override;
+  ~Transfer() override {
+    WEFT_ASSERT(id == core::kNoRequest && protocol == nullptr && !polled && !queued);
+    if (classification_cached) [[unlikely]]
+      uncache_classification();
+  }
 
   Status start() override;
   Status cancel() override;
@@ -172,7 +176,20 @@ class Transfer : public core::Request, public match::Node {
     }
     return 0;
   }
-  void bind(core::Communicator& communicator, const datatype::Datatype& datatype);
+  void uncache_classification();
+  /// Sets communicator and datatype; a transfer in the slab holds references to them.
+  void bind(core::Communicator& communicator, const datatype::Datatype& datatype) {
+    if (owned && comm != &communicator) {
+      communicator.retain();
+      if (comm != nullptr) comm->release();
+    }
+    if (owned && type != &datatype) {
+      const_cast<datatype::Datatype&>(datatype).retain();
+      if (type != nullptr) const_cast<datatype::Datatype*>(type)->release();
+    }
+    comm = &communicator;
+    type = &datatype;
+  }
 };
 
 }  // namespace weft::p2p

@@ -92,6 +92,7 @@ Result<Exporter::Export> Exporter::make(const device::Memory& memory) {
   if (entry.descriptors) {
     entry.descriptors->put_into(entry.region);
     descriptors_ += entry.descriptors->size();
+    if (watch_) std::exchange(watch_, nullptr)();
   }
   return entry;
 }

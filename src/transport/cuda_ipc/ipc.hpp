@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -125,6 +126,8 @@ class Exporter {
   void close();  ///< frees the probes; call after all importers have closed
   [[nodiscard]] uint64_t epoch() const { return epoch_; }
   [[nodiscard]] size_t exported() const { return exports_.size(); }
+  /// Calls `watch` once, when the first descriptor is opened: sweep_freed() is due regularly from then on.
+  void on_descriptors(std::function<void()> watch) { watch_ = std::move(watch); }
   /// Number of open descriptors; they keep cuMemMap memory alive that the program may have freed.
   [[nodiscard]] size_t descriptors() const { return descriptors_; }
   /// Incremented whenever a region sent to a peer becomes invalid.
@@ -157,6 +160,7 @@ class Exporter {
   std::map<Peer, uint64_t> mailboxes_;           // of peers that cannot acquire descriptors
   std::map<uint64_t, std::string> unsupported_;  // by buffer id: reason
   size_t descriptors_ = 0;                       // open
+  std::function<void()> watch_;                  // null: has been called
   uint64_t epoch_ = 0, clock_ = 0, withdrawals_ = 0;
 };
 
