@@ -87,6 +87,10 @@ void Collective::set_reduction(const void* send, void* recv, int64_t count, data
 // compared only if both buffers start at the same address, which is legal with displacements.
 bool Collective::has_aliased_buffers() const {
   const coll::Operand &send = call.send, &recv = call.recv;
+  const auto absent = [](const coll::Operand& operand) {
+    return operand.type == nullptr && operand.types == nullptr;
+  };
+  if (absent(send) || absent(recv)) return false;
   const auto same = [](const p2p::Buffer& a, const p2p::Buffer& b) {
     return a.address == b.address && !coll::empty(a) && !coll::empty(b);
   };
@@ -98,14 +102,12 @@ bool Collective::has_aliased_buffers() const {
     case CollectiveKind::allgatherv:
     case CollectiveKind::neighbor_allgather:
     case CollectiveKind::neighbor_allgatherv:
-      if (send.type == nullptr || recv.type == nullptr) return false;
       if (call.rank < recv.blocks && same(send.whole(), recv.block(call.rank))) return true;
       for (int i = 0; same_address && i < recv.blocks; ++i)
         if (same(send.whole(), recv.block(i))) return true;
       return false;
     case CollectiveKind::scatter:
     case CollectiveKind::scatterv:
-      if (send.type == nullptr || recv.type == nullptr) return false;
       return call.rank < send.blocks && same(recv.whole(), send.block(call.rank));
     case CollectiveKind::alltoall:
     case CollectiveKind::alltoallv:
@@ -117,8 +119,7 @@ bool Collective::has_aliased_buffers() const {
         if (same(send.block(i), recv.block(i))) return true;
       return false;
     default:
-      return same_address && send.type != nullptr && recv.type != nullptr &&
-             same(send.whole(), recv.part(0, call.results));
+      return same_address && same(send.whole(), recv.part(0, call.results));
   }
 }
 
@@ -158,7 +159,7 @@ Bcast::Bcast(void* buffer, MPI_Count count, datatype::Datatype& type, int root, 
   if (participates(comm, root) && in_place(buffer, "buffer", false)) return;
   set(call.recv, buffer, count, type);
   call.bytes = static_cast<uint64_t>(count * type.size());
-  if (status.ok()) call.recv.classify();
+  classify();
 }
 
 Reduce::Reduce(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op,

@@ -42,14 +42,14 @@ void post_send(Transfer& transfer, const Buffer& buffer, int dest, int tag, core
 /// Starts a receive. `source` may be kAnySource or kProcNull, `tag` may be kAnyTag.
 void post_receive(Transfer& transfer, const Buffer& buffer, int source, int tag, core::Communicator& comm,
                   core::Channel channel = core::Channel::user);
-/// Starts a standard send or a receive, by the transfer's kind, of `bytes` contiguous bytes. `rank` is a
-/// rank.
-void post_contiguous(Transfer& transfer, const Buffer& buffer, uint64_t bytes, int rank, int tag,
-                     core::Communicator& comm);
 /// The same in another context id that the members of the communicator have agreed on.
 void post_send_in(core::ContextId context, Transfer& transfer, const Buffer& buffer, int dest, int tag,
                   core::Communicator& comm);
 void post_receive_in(core::ContextId context, Transfer& transfer, const Buffer& buffer, int source, int tag,
+                     core::Communicator& comm);
+/// Starts a standard send or a receive, by the kind of the new transfer, of `bytes` contiguous bytes. `rank`
+/// is a rank.
+void post_contiguous(Transfer& transfer, const Buffer& buffer, uint64_t bytes, int rank, int tag,
                      core::Communicator& comm);
 /// Prepares a persistent request without starting it (MPI_Send_init, MPI_Recv_init).
 void prepare(Transfer& transfer, const Buffer& buffer, int rank, int tag, core::Communicator& comm,

@@ -105,6 +105,7 @@ def _caught(lines, result, reset=""):
 
 
 def _guarded(lines, plan):
+    """`lines` of a general entry point, which reports exhausted memory and resets its outputs."""
     return _caught(lines, "entry.out_of_memory()", "".join(f"{line} " for line in plan.null_outputs))
 
 

@@ -34,7 +34,6 @@ struct CommState final : core::CollectiveState {
   gpu::CollectiveQueue queue;
   uint32_t calls = 0;
   bool connected = false;  // the channel's allgather has started
-  bool host_only = false;  // the channel is open, and no rank has a GPU: the call alone decides
 };
 
 bool all_have_gpus(const core::Communicator& comm) {
@@ -109,9 +108,6 @@ bool may_use_slots(const Call& call) {
 }
 
 Path select_path(const Call& call, Status& failed) {
-  if (auto* known = static_cast<CommState*>(call.comm->collective.get());
-      known != nullptr && known->host_only) [[likely]]
-    return {host::eligible(call) && !disabled(call) ? &known->channel : nullptr};
   const bool host_eligible = host::eligible(call);
   if ((!host_eligible && !gpu::supports(call)) || disabled(call)) return {};
   CommState* state = state_of(call);
@@ -120,8 +116,7 @@ Path select_path(const Call& call, Status& failed) {
   if (!channel.connected()) [[unlikely]]
     failed = channel.wait_connected();
   if (!channel.open()) return {};
-  state->host_only = !channel.any_gpus();
-  if (state->host_only || call.what == Collective::barrier) return {host_eligible ? &channel : nullptr};
+  if (!channel.any_gpus() || call.what == Collective::barrier) return {host_eligible ? &channel : nullptr};
   return select_gpu_path(call, host_eligible, *state, failed);
 }
 

@@ -75,18 +75,15 @@ void Regions::cache(Transfer& t) {
 Result<size_t> Regions::append_export(const device::Memory& memory, uint32_t to, ReadyToSend& rts,
                                       std::byte* out) {
   auto& exporter = engine_.exporter();
-  const auto append_name = [&](const Region& region) {
+  auto exported = exporter.export_region(memory, to);
+  if (!exported) return std::move(exported).error();
+  const Region& region = *exported->region;
+  if (exported->sent_before) [[likely]] {
     rts.flags |= ReadyToSend::kRegionName;
     const RegionName name{region.base, region.buffer_id, region.epoch};
     std::memcpy(out, &name, sizeof name);
     return sizeof name;
-  };
-  if (const Region* last = exporter.exported_last(memory, to)) [[likely]]
-    return append_name(*last);
-  auto exported = exporter.export_region(memory, to);
-  if (!exported) return std::move(exported).error();
-  const Region& region = *exported->region;
-  if (exported->sent_before) return append_name(region);
+  }
   rts.flags |= ReadyToSend::kRegion;
   std::memcpy(out, &region, sizeof region);
   if (!exporter.probe_due(memory, to)) return sizeof(Region);

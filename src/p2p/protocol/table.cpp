@@ -16,7 +16,7 @@ namespace {
 log::SlowPath no_single_copy{"p2p.no_single_copy",
                              "two copies through shared memory, about half the bandwidth"};
 
-// Their order decides between protocols of equal cost, and which one appends to an RTS.
+// Their order decides between protocols of equal cost, and, of equal copies, which one appends to an RTS.
 constexpr std::array kProtocols = {&kFragments,  &kAnnounced, &kRmaFragments, &kMapped, &kStrided,
                                    &kSingleCopy, &kEagerPack, &kBounce,       &kUpload, &kRmaGet,
                                    &kPut,        &kBar,       &kPackedEager,  &kEager};

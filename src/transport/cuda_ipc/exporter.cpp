@@ -53,7 +53,7 @@ Region describe(const device::Memory& memory, const device::IpcHandle& handle, c
 Exporter::Exporter() : epoch_(make_epoch()) {}
 Exporter::~Exporter() { close(); }
 
-Result<Exporter::ExportedRegion> Exporter::export_region(const device::Memory& memory, Peer peer) {
+Result<Exporter::ExportedRegion> Exporter::find_or_export(const device::Memory& memory, Peer peer) {
   if (memory.mapped) WEFT_TRY(check_descriptor_export(peer));
   if (most_recent_ == nullptr || most_recent_->memory.buffer_id != memory.buffer_id) {
     auto at = exports_.find(memory.buffer_id);

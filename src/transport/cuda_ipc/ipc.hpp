@@ -100,15 +100,13 @@ class Exporter {
   /// Returns the region of the allocation of `memory`; one driver call the first time, a look-up afterwards.
   /// Errc::unsupported with the reason for memory that cannot be shared (pool, managed, some cuMemMap
   /// memory), or not with this peer.
-  [[nodiscard]] Result<ExportedRegion> export_region(const device::Memory& memory, Peer peer);
-  /// Returns the region that was exported last if it is of this allocation and the peer has it; else null.
-  [[nodiscard]] const Region* exported_last(const device::Memory& memory, Peer peer) {
+  [[nodiscard]] Result<ExportedRegion> export_region(const device::Memory& memory, Peer peer) {
     Export* const last = most_recent_;
     if (last == nullptr || last->memory.buffer_id != memory.buffer_id || memory.mapped ||
-        !last->sent_to(peer))
-      return nullptr;
+        !last->sent_to(peer)) [[unlikely]]
+      return find_or_export(memory, peer);
     last->used = ++clock_;
-    return &last->region;
+    return ExportedRegion{&last->region, true};
   }
   /// Returns the probe of `memory`'s device, to be sent with the first region of a (peer, device) pair.
   [[nodiscard]] Result<Probe> probe(const device::Memory& memory);
@@ -144,6 +142,7 @@ class Exporter {
       return std::find(peers.begin(), peers.end(), peer) != peers.end();
     }
   };
+  [[nodiscard]] Result<ExportedRegion> find_or_export(const device::Memory& memory, Peer peer);
   [[nodiscard]] Result<Export> make(const device::Memory& memory);
   [[nodiscard]] Result<std::unique_ptr<DescriptorList>> descriptors_of(const device::Memory& memory);
   [[nodiscard]] Status check_descriptor_export(Peer peer) const;
