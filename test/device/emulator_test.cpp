@@ -396,5 +396,19 @@ TEST_F(Emulator, BatchesByTheVersionOfTheInterface) {
   EXPECT_EQ(failed, 1u);
 }
 
+TEST_F(Emulator, StrictAbortsIfThePinnedSourceOfACopyChangesTooEarly) {
+  Buffer from(Buffer::Kind::pinned, 4096), to(Buffer::Kind::device, 4096);
+  from.write(pattern(4096, 1));
+  const auto copy = [&](bool early) {
+    auto ticket =
+        device::copy_async(to.data(), to.memory(), from.data(), from.memory(), 4096, device::StreamRole::in);
+    if (early) from.data()[4095] ^= 1;
+    return ticket.ok() && device::wait(*ticket).ok();
+  };
+  EXPECT_DEATH((void)copy(true), "changed before the copy ran");
+  EXPECT_TRUE(copy(false));
+  EXPECT_EQ(to.read(), pattern(4096, 1));
+}
+
 }  // namespace
 }  // namespace weft::test

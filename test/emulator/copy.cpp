@@ -8,6 +8,8 @@
 namespace emucuda {
 namespace {
 
+constexpr size_t kMaxExpectedBytes = size_t{64} << 10;  // of a copy whose source is compared when it runs
+
 /// Whether the address is host memory unknown to the driver.
 bool pageable(uintptr_t address) { return find_allocation(address) == nullptr && !in_device_region(address); }
 
@@ -54,6 +56,12 @@ Code start(StreamObject& stream, const Memcpy2D& description, Wait wait) {
     const auto* bytes = reinterpret_cast<const char*>(operation.src);
     operation.snapshot.assign(bytes, bytes + src_span);
     operation.use_snapshot = true;
+  }
+  if (strict() && called_by_weft() && operation.height == 1 && operation.width <= kMaxExpectedBytes) {
+    const Allocation* const source = find_allocation(operation.src);
+    const auto* bytes = reinterpret_cast<const char*>(operation.src);
+    if (source != nullptr && source->kind == Kind::pinned)
+      operation.expected.assign(bytes, bytes + operation.width);
   }
   const bool host_side =
       wait == Wait::host_side &&

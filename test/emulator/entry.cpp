@@ -141,11 +141,18 @@ const Entry* find_entry(const char* symbol, int version) {
 bool called_by_weft() { return weft_depth > 0; }
 bool capture_relaxed() { return capture_mode == kCaptureModeRelaxed; }
 
+bool strict() { return call_log().strict; }
+
+void broken(const char* what) {
+  std::fprintf(stderr, "emucuda: broken by Weft: %s\n", what);
+  std::abort();
+}
+
 void forbid_weft(const char* what) {
   if (!called_by_weft()) return;
   ++call_log().forbidden;
   call_log().last_forbidden = what;
-  if (!call_log().strict) return;
+  if (!strict()) return;
   std::fprintf(stderr, "emucuda: forbidden call by Weft: %s\n", what);
   std::abort();
 }

@@ -29,6 +29,8 @@ Code run_copy(const Operation& operation) {
           ? operation.snapshot.data()
           : translate(operation.src, span(operation.src_pitch, operation.width, operation.height));
   if (dst == nullptr || src == nullptr) return kIllegalAddress;
+  if (!operation.expected.empty() && std::memcmp(src, operation.expected.data(), operation.width) != 0)
+    broken("the source of a copy from pinned memory changed before the copy ran");
   copy_rows(dst, operation.dst_pitch, src, operation.src_pitch, operation.width, operation.height);
   return kSuccess;
 }

@@ -86,6 +86,7 @@ struct Operation {
   uint64_t record = 0;           // number of the record
   std::vector<char> snapshot{};  // source bytes of pageable host memory
   bool use_snapshot = false;
+  std::vector<char> expected{};  // source bytes that must not change until a copy by Weft has run
   std::unique_ptr<Kernel> kernel{};
   bool running = false;  // the kernel has had its first turn
   uint64_t due = 0;      // ns
@@ -235,6 +236,10 @@ class WaitBackoff {
 // Calls by Weft are calls of functions returned by cuGetProcAddress.
 [[nodiscard]] bool called_by_weft();
 [[nodiscard]] bool capture_relaxed();
+/// Whether EMUCUDA_STRICT=1 is set.
+[[nodiscard]] bool strict();
+/// Aborts: Weft breaks a rule of the driver that no return code reports.
+[[noreturn]] void broken(const char* what);
 /// Records a call that is forbidden for Weft; aborts with EMUCUDA_STRICT=1.
 void forbid_weft(const char* what);
 /// Forbids a call that would invalidate a global-mode stream capture.

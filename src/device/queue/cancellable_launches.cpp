@@ -143,12 +143,15 @@ Outcome CancellableLaunches::poll(Slot& slot, uint64_t timeout_ns) {
 }
 
 /// A copy engine writes the cancel word, then reads the progress of the launch. Repeated by the next poll()
-/// if the driver rejects a copy.
+/// if the driver rejects a copy, or while copies for an earlier launch of the slot are in flight: that launch
+/// may have started, and ended, before them.
 void CancellableLaunches::request_cancel(Slot& slot) {
-  const Address words = slot.memory + (slot.number & 1) * sizeof(CancellableLaunch::Words);
-  slot.host->cancel = slot.number;
   const CurrentContext current(context_);
   const RelaxedCapture relaxed;
+  if (slot.cancelling && driver().stream_query(cancel_stream_) != kSuccess) return;
+  const Address words = slot.memory + (slot.number & 1) * sizeof(CancellableLaunch::Words);
+  slot.host->cancel = slot.number;
+  slot.cancelling = true;
   Code code = driver().memcpy_async(words + offsetof(CancellableLaunch::Words, cancel),
                                     slot.host_address + offsetof(CancellableLaunch::HostState, cancel),
                                     sizeof(uint32_t), cancel_stream_);
@@ -163,6 +166,7 @@ Outcome CancellableLaunches::poll_cancel(Slot& slot) {
   const RelaxedCapture relaxed;
   if (driver().stream_query(cancel_stream_) != kSuccess)
     return Outcome::pending;  // or an error, which fault() returns
+  slot.cancelling = false;
   if (__atomic_load_n(&slot.host->snapshot.next, __ATOMIC_ACQUIRE) != 0) {
     slot.cancel = Slot::Cancel::refused;  // the kernel runs, or will report its cancellation
     return Outcome::pending;

@@ -25,7 +25,8 @@ class CancellableLaunches {
     uint64_t launched = 0;
     enum class Cancel : uint8_t { none, requested, refused } cancel{};  ///< refused: the kernel has started
     bool cancelled = false;                                             ///< poll() has returned not_started
-    bool reserved = false;  ///< set by the owner: do not reuse the slot yet
+    bool cancelling = false;  ///< copies of the last cancellation may still read and write the host state
+    bool reserved = false;    ///< set by the owner: do not reuse the slot yet
   };
 
   /// Allocates `slots` slots for launches of up to kKernels kernels in the current context. `bytes`: size of
