@@ -8,7 +8,7 @@
 namespace emucuda {
 namespace {
 
-constexpr size_t kMaxExpectedBytes = size_t{64} << 10;  // of a copy whose source is compared when it runs
+constexpr size_t kMaxCheckedBytes = size_t{64} << 10;  // of a copy whose source is compared when it runs
 
 /// Whether the address is host memory unknown to the driver.
 bool pageable(uintptr_t address) { return find_allocation(address) == nullptr && !in_device_region(address); }
@@ -52,16 +52,15 @@ Code start(StreamObject& stream, const Memcpy2D& description, Wait wait) {
     return kInvalidValue;
   const bool to_pageable = pageable(operation.dst), from_pageable = pageable(operation.src);
   if (stream.capture != nullptr && (to_pageable || from_pageable)) return kCaptureUnsupported;
-  if (from_pageable) {
+  const Allocation* const source = find_allocation(operation.src);
+  if (from_pageable)
+    operation.source = Operation::Source::snapshot;
+  else if (strict() && called_by_weft() && source != nullptr && source->kind == Kind::pinned &&
+           operation.height == 1 && operation.width <= kMaxCheckedBytes)
+    operation.source = Operation::Source::unchanged;
+  if (operation.source != Operation::Source::memory) {
     const auto* bytes = reinterpret_cast<const char*>(operation.src);
     operation.snapshot.assign(bytes, bytes + src_span);
-    operation.use_snapshot = true;
-  }
-  if (strict() && called_by_weft() && operation.height == 1 && operation.width <= kMaxExpectedBytes) {
-    const Allocation* const source = find_allocation(operation.src);
-    const auto* bytes = reinterpret_cast<const char*>(operation.src);
-    if (source != nullptr && source->kind == Kind::pinned)
-      operation.expected.assign(bytes, bytes + operation.width);
   }
   const bool host_side =
       wait == Wait::host_side &&

@@ -143,8 +143,8 @@ bool capture_relaxed() { return capture_mode == kCaptureModeRelaxed; }
 
 bool strict() { return call_log().strict; }
 
-void broken(const char* what) {
-  std::fprintf(stderr, "emucuda: broken by Weft: %s\n", what);
+void abort_weft(const char* rule, const char* what) {
+  std::fprintf(stderr, "emucuda: %s by Weft: %s\n", rule, what);
   std::abort();
 }
 
@@ -152,9 +152,7 @@ void forbid_weft(const char* what) {
   if (!called_by_weft()) return;
   ++call_log().forbidden;
   call_log().last_forbidden = what;
-  if (!strict()) return;
-  std::fprintf(stderr, "emucuda: forbidden call by Weft: %s\n", what);
-  std::abort();
+  if (strict()) abort_weft("forbidden call", what);
 }
 
 void forbid_unsafe(const char* what) {

@@ -25,12 +25,13 @@ size_t span(size_t pitch, size_t width, size_t height) {
 Code run_copy(const Operation& operation) {
   char* dst = translate(operation.dst, span(operation.dst_pitch, operation.width, operation.height));
   const char* src =
-      operation.use_snapshot
+      operation.source == Operation::Source::snapshot
           ? operation.snapshot.data()
           : translate(operation.src, span(operation.src_pitch, operation.width, operation.height));
   if (dst == nullptr || src == nullptr) return kIllegalAddress;
-  if (!operation.expected.empty() && std::memcmp(src, operation.expected.data(), operation.width) != 0)
-    broken("the source of a copy from pinned memory changed before the copy ran");
+  if (operation.source == Operation::Source::unchanged &&
+      std::memcmp(src, operation.snapshot.data(), operation.snapshot.size()) != 0)
+    abort_weft("broken rule", "the source of a copy from pinned memory changed before the copy ran");
   copy_rows(dst, operation.dst_pitch, src, operation.src_pitch, operation.width, operation.height);
   return kSuccess;
 }

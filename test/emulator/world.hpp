@@ -79,14 +79,15 @@ struct EventObject {
 
 struct Operation {
   enum class Type { copy, fill, write, record, wait, kernel } type;
+  /// Bytes that a copy reads: those in memory when it runs, its snapshot, or both, which must be equal.
+  enum class Source { memory, snapshot, unchanged };
   uintptr_t dst = 0, src = 0;
   size_t dst_pitch = 0, src_pitch = 0, width = 0, height = 1;
   uint64_t value = 0;
   EventObject* event = nullptr;
-  uint64_t record = 0;           // number of the record
-  std::vector<char> snapshot{};  // source bytes of pageable host memory
-  bool use_snapshot = false;
-  std::vector<char> expected{};  // source bytes that must not change until a copy by Weft has run
+  uint64_t record = 0;  // number of the record
+  Source source = Source::memory;
+  std::vector<char> snapshot{};  // source bytes when the copy was queued
   std::unique_ptr<Kernel> kernel{};
   bool running = false;  // the kernel has had its first turn
   uint64_t due = 0;      // ns
@@ -238,8 +239,8 @@ class WaitBackoff {
 [[nodiscard]] bool capture_relaxed();
 /// Whether EMUCUDA_STRICT=1 is set.
 [[nodiscard]] bool strict();
-/// Aborts: Weft breaks a rule of the driver that no return code reports.
-[[noreturn]] void broken(const char* what);
+/// Prints what Weft did against a rule and aborts.
+[[noreturn]] void abort_weft(const char* rule, const char* what);
 /// Records a call that is forbidden for Weft; aborts with EMUCUDA_STRICT=1.
 void forbid_weft(const char* what);
 /// Forbids a call that would invalidate a global-mode stream capture.

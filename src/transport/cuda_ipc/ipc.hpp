@@ -159,7 +159,7 @@ class Exporter {
   std::map<Peer, uint64_t> mailboxes_;           // of peers that cannot acquire descriptors
   std::map<uint64_t, std::string> unsupported_;  // by buffer id: reason
   size_t descriptors_ = 0;                       // open
-  std::function<void()> watch_;                  // null: has been called
+  std::function<void()> watch_;                  // null: none, or it has been called
   uint64_t epoch_ = 0, clock_ = 0, withdrawals_ = 0;
 };
 
