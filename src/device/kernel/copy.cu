@@ -22,11 +22,6 @@ __device__ __forceinline__ void store_pair(Command::Pair* at, uint32_t word, uin
   asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(word), "r"(sequence) : "memory");
 }
 
-__device__ __forceinline__ void publish(uint64_t status, uint32_t done, uint32_t ended, uint32_t started) {
-  const uint64_t word = static_cast<uint64_t>(started << 16 | (ended & 0xffffu)) << 32 | done;
-  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(status), "l"(word) : "memory");
-}
-
 __device__ __forceinline__ uint64_t nanoseconds() {
   uint64_t time;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
@@ -38,78 +33,141 @@ __device__ __forceinline__ uint32_t tag(uint32_t instance, uint32_t sequence) {
   return instance << 16 | (sequence & 0xffffu);
 }
 
-struct Shared {
-  uint32_t words[8];
-  uint32_t leave;
-  alignas(16) CopyItem items[ResidentKernelParams::kItems];  ///< read as 16-byte words
-  CachedSlotConfig config;
-  __device__ uint64_t dst() const {
-    return static_cast<uint64_t>(words[Command::dst_high]) << 32 | words[Command::dst_low];
-  }
-  __device__ uint64_t src() const {
-    return static_cast<uint64_t>(words[Command::src_high]) << 32 | words[Command::src_low];
+// Special registers. Volatile: values that depend on them are computed where they are used, not kept in local
+// memory across commands.
+__device__ __forceinline__ uint32_t lane_id() {
+  uint32_t id;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(id));
+  return id;
+}
+__device__ __forceinline__ uint32_t thread_id() {
+  uint32_t id;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(id));
+  return id;
+}
+__device__ __forceinline__ uint32_t block_id() {
+  uint32_t id;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(id));
+  return id;
+}
+
+/// A command in registers.
+struct Words {
+  uint64_t dst, src;
+  uint32_t bytes, blocks, items, epoch;
+  /// `word(i)` is word i of the command.
+  template <class Word>
+  __device__ __forceinline__ static Words of(Word&& word) {
+    const auto address = [&](uint32_t low) { return static_cast<uint64_t>(word(low + 1)) << 32 | word(low); };
+    return {address(Command::dst_low), address(Command::src_low), word(Command::bytes),
+            word(Command::blocks),     word(Command::items),      word(Command::epoch)};
   }
 };
 
-/// First warp of block 0: waits for the next command or for the end of this instance.
-__device__ void take(const ResidentKernelParams& params, Shared& shared, uint32_t next, uint64_t born) {
+/// Shared memory of a block of the resident kernel. It holds all that lives longer than a command: beside
+/// collectives, which need most registers, the compiler would keep it in local memory, and the acquires of
+/// take() empty the L1 cache.
+struct Shared {
+  alignas(16) uint32_t words[8];                             ///< of the command
+  alignas(16) CopyItem items[ResidentKernelParams::kItems];  ///< read as 16-byte words
+  CachedSlotConfig config;
+  ResidentKernelParams params;
+  uint64_t born;      ///< start of this instance, by nanoseconds()
+  uint32_t number;    ///< block 0: of the command
+  uint32_t sequence;  ///< other blocks: of the last relayed command
+  uint32_t arrived;   ///< block 0: Memory::arrived after the last command
+  bool all_present;   ///< block 0: whether all blocks are running
+  bool late;          ///< whether the block's part of the last collective timed out
+  __device__ __forceinline__ Words load() const {
+    const auto* const from = reinterpret_cast<const uint4*>(words);
+    const uint4 low = from[0], high = from[1];
+    const uint32_t all[] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    return Words::of([&](uint32_t i) { return all[i]; });
+  }
+};
+
+__shared__ alignas(16) unsigned char shared_memory[sizeof(Shared)];
+
+__device__ __forceinline__ Shared& shared() { return *reinterpret_cast<Shared*>(shared_memory); }
+
+__device__ __forceinline__ ResidentKernelParams::Memory& memory() {
+  return *reinterpret_cast<ResidentKernelParams::Memory*>(shared().params.memory);
+}
+
+/// Stores the status word: `done` is the last complete command, `running` 0 at the end of the instance.
+__device__ __forceinline__ void publish(uint32_t done, uint32_t running = 1) {
+  const uint32_t instance = shared().params.instance, ended = instance - running;
+  const uint64_t word = static_cast<uint64_t>(instance << 16 | (ended & 0xffffu)) << 32 | done;
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(shared().params.status), "l"(word) : "memory");
+}
+
+/// First warp of block 0: waits for the next command, or for the end of this instance, when `blocks` is 0.
+__device__ __forceinline__ Words take(uint32_t number, uint64_t born) {
   const auto* const slot =
-      reinterpret_cast<const Command*>(params.ring) + next % ResidentKernelParams::kSlots;
-  const uint32_t lane = threadIdx.x & 31;
+      reinterpret_cast<const Command*>(shared().params.ring) + number % ResidentKernelParams::kSlots;
+  const uint32_t lane = lane_id();
   for (const uint64_t idle_since = nanoseconds();;) {
     const Command::Pair pair = load_pair(&slot->pairs[lane & 7]);
-    if (__all_sync(~0u, pair.sequence == next)) {
-      if (lane < 8) shared.words[lane] = pair.word;
-      if (lane == Command::blocks) shared.leave = pair.word == 0;
-      return;
+    if (__all_sync(~0u, pair.sequence == number)) {
+      if (lane < 8) shared().words[lane] = pair.word;
+      return Words::of([&](uint32_t i) { return __shfl_sync(~0u, pair.word, i); });
     }
     const uint64_t now = nanoseconds();
     // The threads may read different times: thread 0 decides.
-    if (__shfl_sync(~0u, now - idle_since > params.idle_timeout_ns || now - born > params.lifetime_ns, 0)) {
-      if (lane == 0) shared.leave = 1;
-      return;
+    if (__shfl_sync(
+            ~0u,
+            now - idle_since > shared().params.idle_timeout_ns || now - born > shared().params.lifetime_ns,
+            0)) {
+      if (lane == 0) shared().words[Command::blocks] = 0;
+      return {};
     }
   }
 }
 
-/// First warp of block 0: relays the command to the other blocks.
-__device__ void relay(const ResidentKernelParams& params, ResidentKernelParams::Memory& memory,
-                      const Shared& shared, uint32_t sequence) {
-  const uint32_t lane = threadIdx.x & 31;
-  if (lane < 8)
-    store_pair(&memory.relay.pairs[lane], shared.leave && lane == Command::blocks ? 0 : shared.words[lane],
-               tag(params.instance, sequence));
+/// First warp of a block other than block 0: waits for a relayed command other than the last one.
+__device__ __forceinline__ void take_relayed() {
+  const uint32_t lane = lane_id(), last = shared().sequence;
+  for (;;) {
+    const Command::Pair pair = load_pair(&memory().relay.pairs[lane & 7]);
+    const uint32_t seen = __shfl_sync(~0u, pair.sequence, 0);
+    if (!__all_sync(~0u, pair.sequence == seen) || seen == last || seen >> 16 != shared().params.instance)
+      continue;
+    if (lane == 0) shared().sequence = seen;
+    if (lane < 8) shared().words[lane] = pair.word;
+    return;
+  }
 }
 
-/// Threads per small item. Few, so that all items are in flight at once (NVLink latency exceeds the transfer
-/// time), but enough that a thread copies at most eight words of the longest item.
-__device__ __forceinline__ uint32_t team_of(uint32_t count, uint32_t longest, uint32_t threads) {
-  uint32_t team = 32;
-  while (team > 1 && count * team > threads && longest <= team / 2 * 8 * 16) team /= 2;
-  return team;
+/// Logarithm of the number of threads that copy a small item. With as many as there are for each item, all
+/// items are in flight at once (NVLink latency exceeds the transfer time). Below a warp only if a thread then
+/// copies at most eight words of the longest item.
+__device__ __forceinline__ uint32_t log2_team(uint32_t count, uint32_t longest, uint32_t threads) {
+  uint32_t log2 = 31 - __clz(blockDim.x);
+  while (log2 > 0 && count << log2 > threads && (log2 > 5 || longest <= (8 * 16u) << (log2 - 1))) --log2;
+  return log2;
 }
 
 /// One block's part of a batch. A team of threads copies each small item; the blocks copy the chunks of large
 /// items round robin.
-__device__ void copy_items(Shared& shared, uint32_t blocks) {
+__device__ __forceinline__ void copy_items(const Words& command, uint32_t blocks) {
   constexpr uint32_t kSmall = 16384, kChunk = 65536;  // bytes
-  const uint32_t count = min(shared.words[Command::items], ResidentKernelParams::kItems);
-  const auto* const from = reinterpret_cast<const uint4*>(shared.src());
-  auto* const to = reinterpret_cast<uint4*>(shared.items);
+  const uint32_t count = min(command.items, ResidentKernelParams::kItems);
+  const auto* const from = reinterpret_cast<const uint4*>(command.src);
+  auto* const to = reinterpret_cast<uint4*>(shared().items);
   constexpr uint32_t kWord = sizeof(uint4);
   for (uint32_t i = threadIdx.x; i < (count * sizeof(CopyItem) + kWord - 1) / kWord; i += blockDim.x)
     to[i] = __ldcv(from + i);
   __syncthreads();
-  const uint32_t longest = min(shared.words[Command::bytes], kSmall);
-  const uint32_t team = team_of(count, longest, blockDim.x * blocks);
-  const uint32_t teams = blockDim.x / team * blocks;
-  for (uint32_t i = blockIdx.x + threadIdx.x / team * blocks; i < count; i += teams)
-    if (shared.items[i].bytes <= kSmall)
-      copy<true>(shared.items[i].dst, shared.items[i].src, shared.items[i].bytes, threadIdx.x & (team - 1),
-                 team);
+  const uint32_t log2 = log2_team(count, min(command.bytes, kSmall), blockDim.x * blocks);
+  const uint32_t teams = (blockDim.x >> log2) * blocks;
+  for (uint32_t i = blockIdx.x + (threadIdx.x >> log2) * blocks; i < count; i += teams)
+    if (shared().items[i].bytes <= kSmall)
+      copy<true>(shared().items[i].dst, shared().items[i].src, shared().items[i].bytes,
+                 threadIdx.x & ((1u << log2) - 1), 1u << log2);
+  if (command.bytes <= kSmall) return;
   uint32_t chunk_index = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    const CopyItem& item = shared.items[i];
+    const CopyItem& item = shared().items[i];
     if (item.bytes <= kSmall) continue;
     for (uint64_t at = 0; at < item.bytes; at += kChunk, ++chunk_index)
       if (chunk_index % blocks == blockIdx.x)
@@ -119,239 +177,192 @@ __device__ void copy_items(Shared& shared, uint32_t blocks) {
 }
 
 /// Stores the data contained in the command with one warp.
-__device__ void store_inline(const Shared& shared) {
-  if (threadIdx.x < shared.words[Command::bytes])
-    reinterpret_cast<unsigned char*>(shared.dst())[threadIdx.x] =
-        static_cast<unsigned char>(shared.src() >> 8 * threadIdx.x);
+__device__ __forceinline__ void store_inline(const Words& command) {
+  if (threadIdx.x < command.bytes)
+    reinterpret_cast<unsigned char*>(command.dst)[threadIdx.x] =
+        static_cast<unsigned char>(command.src >> 8 * threadIdx.x);
 }
 
 /// Whether items says so: CallWord::kCall and kInline are not set in a packed operation.
 __device__ __forceinline__ bool is_packed(uint32_t items) { return items >> 28 == Command::kPacked >> 28; }
 
 /// The accumulate operation in the command's words.
-__device__ __forceinline__ Accumulate packed_call(const Shared& shared) {
+__device__ __forceinline__ Accumulate packed_call() {
   PackedAccumulate packed;
 #pragma unroll
   for (uint32_t i = 0; i < PackedAccumulate::kAddressWords; ++i)
-    packed.addresses[i] = shared.words[Command::packed_word(i)];
-  packed.rest = shared.words[Command::items];
+    packed.addresses[i] = shared().words[Command::packed_word(i)];
+  packed.rest = shared().words[Command::items];
   return packed.unpack();
 }
 
-/// Executes such an operation with one block.
-__device__ __noinline__ void serve_packed(const Shared& shared) {
-  const Accumulate call = packed_call(shared);
-  for (uint64_t i = threadIdx.x; i < call.count; i += blockDim.x) accumulate_element<true>(call, i);
-}
-
-/// Executes an accumulate operation with one block.
-__device__ __noinline__ void serve_accumulate(Shared& shared) {
-  static_assert(sizeof(Accumulate) % sizeof(uint64_t) == 0 && sizeof(Accumulate) <= sizeof shared.items);
-  const auto* const from = reinterpret_cast<const uint64_t*>(shared.src());
-  auto* const to = reinterpret_cast<uint64_t*>(shared.items);
+/// The accumulate operation whose address is in the command.
+__device__ __forceinline__ Accumulate accumulate_at(uint64_t address) {
+  static_assert(sizeof(Accumulate) % sizeof(uint64_t) == 0 && sizeof(Accumulate) <= sizeof shared().items);
+  const auto* const from = reinterpret_cast<const uint64_t*>(address);
+  auto* const to = reinterpret_cast<uint64_t*>(shared().items);
   for (uint32_t i = threadIdx.x; i < sizeof(Accumulate) / sizeof(uint64_t); i += blockDim.x)
     to[i] = __ldcv(from + i);
   __syncthreads();
-  const auto& call = *reinterpret_cast<const Accumulate*>(shared.items);
-  for (uint64_t i = threadIdx.x; i < call.count; i += blockDim.x) accumulate_element<true>(call, i);
+  return *reinterpret_cast<const Accumulate*>(shared().items);
 }
 
-__device__ __forceinline__ bool is_call(const Shared& shared) {
-  return (shared.words[Command::items] & CallWord::kCall) != 0;
+__device__ __forceinline__ bool is_call(const Words& command) {
+  return (command.items & CallWord::kCall) != 0;
 }
 
 /// Whether a command changes memory of this GPU only: a collective, or as the host says.
-__device__ __forceinline__ bool has_local_output(const Shared& shared) {
-  const uint32_t items = shared.words[Command::items];
-  if (is_packed(items)) return (items & PackedAccumulate::kOutputIsLocal) != 0;
-  return is_call(shared) || shared.words[Command::epoch] == Command::own_gpu;
+__device__ __forceinline__ bool has_local_output(const Words& command) {
+  if (is_packed(command.items)) return (command.items & PackedAccumulate::kOutputIsLocal) != 0;
+  return is_call(command) || command.epoch == Command::own_gpu;
 }
 
 /// Makes the stores of this thread's block visible: system-wide, or on this GPU if it owns the output. All
 /// readers of that memory, peers included, read it through this GPU's L2 cache.
-__device__ __forceinline__ void fence(const Shared& shared) {
-  if (has_local_output(shared))
-    __threadfence();
+__device__ __forceinline__ void fence(const Words& command) {
+  if (has_local_output(command))
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
   else
-    __threadfence_system();
+    fence_system();
 }
 
-/// The copy of a command, if it has at most kDepth words for each of so many threads; otherwise empty.
-template <int kDepth>
-__device__ __forceinline__ ShortCopy<kDepth> short_copy(const Shared& shared, uint32_t threads) {
-  if (shared.words[Command::items] != 0) return {};
-  return ShortCopy<kDepth>::of(shared.dst(), shared.src(), shared.words[Command::bytes], threads);
+__device__ __noinline__ void copy_unaligned(uint32_t blocks) {
+  const Words command = shared().load();
+  copy<true>(command.dst, command.src, command.bytes, blockIdx.x * blockDim.x + threadIdx.x,
+             blocks * blockDim.x);
 }
 
-__device__ __forceinline__ bool writes_to_peer(const Shared& shared) {
-  return shared.words[Command::epoch] == Command::peer_gpu;
+/// One block's part of a single copy. Few words of each thread are in flight at once, so that the function
+/// needs few registers beside collectives; eight blocks copy 256 KiB, the longest copy, in one step.
+__device__ __forceinline__ void serve_copy(uint32_t blocks) {
+  const Words command = shared().load();
+  if (((command.dst | command.src | command.bytes) & 15) != 0) return copy_unaligned(blocks);
+  copy_words<true, 4>(reinterpret_cast<uint4*>(command.dst), reinterpret_cast<const uint4*>(command.src),
+                      command.bytes / 16, block_id() * blockDim.x + thread_id(), blocks * blockDim.x);
 }
 
-/// Words of each thread in a copy to a peer that is read back: 256 KiB by eight blocks.
-constexpr int kPutDepth = 4;
-
-/// Outcome of a block's part of a command.
-struct Served {
-  bool late;     ///< a collective timed out
-  bool arrived;  ///< all stores of the block are visible: no fence is needed
-};
-
-/// One block's part of a command that is longer than for one warp and that `blocks` blocks share.
-__device__ Served serve(const ResidentKernelParams& params, Shared& shared, uint32_t blocks) {
-  const uint32_t self = blockIdx.x * blockDim.x + threadIdx.x, threads = blocks * blockDim.x;
-  if (blocks > 1 && writes_to_peer(shared)) {
-    const auto copy = short_copy<kPutDepth>(shared, threads);
-    if (copy.count != 0) return {false, __syncthreads_and(copy.run(self, threads, true)) != 0};
-  }
-  bool late = false;
-  if (is_call(shared))
-    late = serve_call(params.slot_configs, shared.words, shared.config, blockIdx.x, blocks);
-  else if (is_packed(shared.words[Command::items]))
-    serve_packed(shared);
-  else if (shared.words[Command::items] == Command::kAccumulate)
-    serve_accumulate(shared);
-  else if (shared.words[Command::items] != 0)
-    copy_items(shared, blocks);
-  else
-    copy<true>(shared.dst(), shared.src(), shared.words[Command::bytes], self, threads);
-  __syncthreads();
-  return {late, false};
-}
-
-/// The first warp executes a short copy. Afterwards its words are visible. To a peer a round trip is shorter
-/// than a system-wide fence; to host memory it is longer.
-__device__ __noinline__ void serve_short_copy(const Shared& shared, ShortCopy<1> copy) {
-  const uint32_t lane = threadIdx.x & 31;
-  const bool to_peer = writes_to_peer(shared);
-  const bool arrived = copy.run(lane, 32, to_peer);
-  if (to_peer && __all_sync(~0u, arrived)) return;
-  __syncwarp();
-  if (lane == 0) fence(shared);
-}
-
-/// The first warp stores the data in a command or executes the accumulate operation in it. Afterwards the
-/// result is visible.
-__device__ __noinline__ void serve_short_words(const Shared& shared) {
-  const uint32_t lane = threadIdx.x & 31, items = shared.words[Command::items];
-  if (items == Command::kInline) {
-    store_inline(shared);
+/// One block's part of a command other than a single copy.
+__device__ __noinline__ void serve_other(uint64_t slot_configs, uint32_t blocks) {
+  const Words command = shared().load();
+  if (is_call(command)) {
+    const bool late = serve_call(slot_configs, shared().words, shared().config, blockIdx.x, blocks);
+    if (threadIdx.x == 0) shared().late = late;
+  } else if (is_packed(command.items) || command.items == Command::kAccumulate) {
+    const Accumulate call = is_packed(command.items) ? packed_call() : accumulate_at(command.src);
+    for (uint64_t i = threadIdx.x; i < call.count; i += blockDim.x) accumulate_element<true>(call, i);
   } else {
-    const Accumulate call = packed_call(shared);
+    copy_items(command, blocks);
+  }
+}
+
+/// The first warp executes a command other than a single copy, if it has at most one element or vector for
+/// each lane. Afterwards the result is visible.
+__device__ __noinline__ bool serve_short_other(uint64_t slot_configs) {
+  const Words command = shared().load();
+  const uint32_t lane = threadIdx.x & 31;
+  if (is_vec16_call(shared().words)) {
+    serve_vec16_call(slot_configs, shared().words, shared().config);
+    return true;
+  }
+  if (command.items == Command::kInline) {
+    store_inline(command);
+  } else if (is_packed(command.items) && PackedAccumulate::count_of(command.items) <= 32) {
+    const Accumulate call = packed_call();
     if (lane < call.count) accumulate_element<true>(call, lane);
+  } else {
+    return false;
   }
   __syncwarp();
-  if (lane == 0) fence(shared);
+  if (lane == 0) fence(command);
+  return true;
 }
 
-/// The first warp executes a command with at most one word or vector for each lane. Returns false for others.
-__device__ __forceinline__ bool serve_short(const ResidentKernelParams& params, Shared& shared) {
-  if (is_vec16_call(shared.words)) {
-    serve_vec16_call(params.slot_configs, shared.words, shared.config);
-    return true;
-  }
-  const uint32_t items = shared.words[Command::items];
-  if (items == Command::kInline || (is_packed(items) && PackedAccumulate::count_of(items) <= 32)) {
-    serve_short_words(shared);
-    return true;
-  }
-  const auto copy = short_copy<1>(shared, 32);
-  if (copy.count != 0) serve_short_copy(shared, copy);
-  return copy.count != 0;
+/// The first warp executes a single copy of at most one word for each lane, which is visible afterwards.
+/// Returns false for others.
+__device__ __forceinline__ bool copy_short(const Words& command) {
+  const auto copy = ShortCopy::of(command.dst, command.src, command.bytes);
+  if (command.items != 0 || copy.count == 0) return false;
+  // To a peer a round trip is shorter than a system-wide fence; to host memory it is longer.
+  const bool to_peer = command.epoch == Command::peer_gpu;
+  const uint32_t lane = lane_id();
+  const bool arrived = copy.run(lane, to_peer);
+  if (to_peer && __all_sync(~0u, arrived)) return true;
+  __syncwarp();
+  if (lane == 0) fence(command);
+  return true;
 }
 
-/// A block other than block 0: serves relayed commands until the instance ends.
-__device__ __noinline__ void follow(const ResidentKernelParams& params, ResidentKernelParams::Memory& memory,
-                                    Shared& shared) {
-  const uint32_t lane = threadIdx.x & 31;
-  uint32_t last = tag(params.instance, params.first - 1);
-  if (threadIdx.x == 0) {
-    shared.config.owner = 0;
-    atomicAdd(&memory.present, 1);
-  }
+/// Relays the command in shared memory to the other blocks.
+__device__ __forceinline__ void relay(uint32_t sequence) {
+  const uint32_t lane = lane_id();
+  if (lane < 8) store_pair(&memory().relay.pairs[lane], shared().words[lane], sequence);
+}
+
+/// First warp of block 0: executes short copies and publishes each. Leaves the next other command in shared
+/// memory and returns whether it is a single copy or the end.
+__device__ __forceinline__ bool take_long() {
+  const uint64_t born = shared().born;
+  uint32_t number = shared().number;
+  Words command;
   for (;;) {
-    if (threadIdx.x < 32) {
-      for (;;) {
-        const Command::Pair pair = load_pair(&memory.relay.pairs[lane & 7]);
-        const uint32_t seen = __shfl_sync(~0u, pair.sequence, 0);
-        if (!__all_sync(~0u, pair.sequence == seen) || seen == last || seen >> 16 != params.instance)
-          continue;
-        last = seen;
-        if (lane < 8) shared.words[lane] = pair.word;
-        break;
-      }
-    }
-    __syncthreads();
-    const uint32_t blocks = shared.words[Command::blocks];
-    if (blocks == 0) break;
-    if (blockIdx.x >= blocks) {
-      __syncthreads();
-      continue;
-    }
-    const Served served = serve(params, shared, blocks);
-    if (threadIdx.x == 0) {
-      if (!served.arrived) fence(shared);
-      atomicAdd(&memory.arrived, served.late ? ResidentKernelParams::Memory::kLate + 1 : 1);
-    }
+    command = take(++number, born);
+    if (command.blocks == 0 || !copy_short(command)) break;
+    if (lane_id() == 0) publish(number);
+    __syncwarp();
   }
-  if (threadIdx.x == 0) atomicSub(&memory.present, 1);
+  if (lane_id() == 0) shared().number = number;
+  __syncwarp();
+  return command.blocks == 0 || command.items == 0;
 }
 
-/// One thread: waits for the other blocks of a command. Returns whether any timed out.
-__device__ bool gather(ResidentKernelParams::Memory& memory, uint32_t others) {
+/// First warp of block 0: executes short commands, publishes each, and leaves the next other one in shared
+/// memory, relayed if several blocks share it.
+__device__ __forceinline__ void lead() {
+  while (!take_long() && serve_short_other(shared().params.slot_configs)) {
+    if (lane_id() == 0) publish(shared().number);
+    __syncwarp();
+  }
+  const uint32_t blocks = shared().words[Command::blocks];
+  // The end is relayed even by a single block: the words in memory may be those of an earlier instance.
+  if (blocks == 0) return relay(tag(shared().params.instance, shared().number));
+  if (gridDim.x == 1 || blocks == 1) return;
+  // Blocks that are not scheduled yet must not be waited for.
+  bool present = shared().all_present;
+  if (!present) {
+    present = *static_cast<volatile uint32_t*>(&memory().present) == gridDim.x - 1;
+    if (lane_id() == 0) shared().all_present = present;
+  }
+  if (present) return relay(tag(shared().params.instance, shared().number));
+  if (lane_id() == 0) shared().words[Command::blocks] = 1;
+}
+
+/// Thread 0 of block 0: waits for the other blocks of a command. Returns whether any timed out.
+__device__ __forceinline__ bool gather(uint32_t others) {
+  constexpr uint32_t kLate = ResidentKernelParams::Memory::kLate;
+  const uint32_t before = shared().arrived;
   uint32_t arrived;
-  do arrived = *static_cast<volatile uint32_t*>(&memory.arrived);
-  while (arrived % ResidentKernelParams::Memory::kLate != others);
-  *static_cast<volatile uint32_t*>(&memory.arrived) = 0;
-  return arrived >= ResidentKernelParams::Memory::kLate;
+  do arrived = *static_cast<volatile uint32_t*>(&memory().arrived);
+  while ((arrived - before) % kLate != others);
+  shared().arrived = arrived;
+  return arrived - before >= kLate;
 }
 
-/// Block 0: takes commands, shares the large ones, publishes completions.
-__device__ __noinline__ void lead(const ResidentKernelParams& params, ResidentKernelParams::Memory& memory,
-                                  Shared& shared) {
-  const uint64_t born = nanoseconds();
-  const uint32_t before = params.instance - 1;
-  uint32_t next = params.first;
-  if (threadIdx.x == 0) {
-    shared.leave = 0;
-    shared.config.owner = 0;
-    publish(params.status, next - 1, before, params.instance);
+/// Thread 0 of a block, after its part of a command.
+__device__ __forceinline__ void complete() {
+  const Words command = shared().load();
+  const uint32_t blocks = command.blocks, block = block_id();
+  if (block >= blocks) return;
+  bool late = is_call(command) && shared().late;
+  if (block != 0) {
+    fence(command);
+    atomicAdd(&memory().arrived, late ? ResidentKernelParams::Memory::kLate + 1 : 1);
+    return;
   }
-  for (;; ++next) {
-    __syncthreads();
-    if (threadIdx.x < 32) {
-      take(params, shared, next, born);
-      __syncwarp();
-      // This warp alone executes short commands; the other warps keep waiting.
-      while (!shared.leave && serve_short(params, shared)) {
-        if (threadIdx.x == 0) publish(params.status, next, before, params.instance);
-        __syncwarp();
-        take(params, shared, ++next, born);
-        __syncwarp();
-      }
-      // Relayed even by a single block: the words in memory may be those of an earlier instance.
-      if (shared.leave || (gridDim.x > 1 && shared.words[Command::blocks] > 1)) {
-        // Blocks that are not scheduled yet must not be waited for.
-        const bool all = *static_cast<volatile uint32_t*>(&memory.present) == gridDim.x - 1;
-        __syncwarp();
-        if (!shared.leave && !all && threadIdx.x == 0) shared.words[Command::blocks] = 1;
-        __syncwarp();
-        if (shared.leave || all) relay(params, memory, shared, next);
-      }
-    }
-    __syncthreads();
-    if (shared.leave) break;
-    const uint32_t blocks = min(shared.words[Command::blocks], gridDim.x);
-    const Served served = serve(params, shared, blocks);
-    if (threadIdx.x == 0) {
-      const bool late = (blocks > 1 && gather(memory, blocks - 1)) || served.late;
-      if (is_call(shared))
-        end_call(shared.config.call, shared.words[Command::epoch], late);
-      else if (!served.arrived)
-        fence(shared);
-      publish(params.status, next, before, params.instance);
-    }
-  }
-  if (threadIdx.x == 0) publish(params.status, next - 1, params.instance, params.instance);
+  // The fences of all blocks overlap. Each returns when the stores of its block are visible.
+  if (!is_call(command)) fence(command);
+  if (blocks > 1) late = gather(blocks - 1) || late;
+  if (is_call(command)) end_call(shared().config.call, command.epoch, late);
+  publish(shared().number);
 }
 
 }  // namespace
@@ -383,12 +394,45 @@ extern "C" __global__ void __launch_bounds__(512)
 
 extern "C" __global__ void __launch_bounds__(512)
     weft_resident_kernel(const __grid_constant__ ResidentKernelParams params) {
-  __shared__ Shared shared;
-  auto& memory = *reinterpret_cast<ResidentKernelParams::Memory*>(params.memory);
-  if (blockIdx.x == 0)
-    lead(params, memory, shared);
+  if (thread_id() == 0) {
+    shared().params = params;
+    shared().arrived = memory().arrived;
+    shared().config.owner = 0;
+    shared().born = nanoseconds();
+    shared().number = params.first - 1;
+    shared().sequence = tag(params.instance, params.first - 1);
+    shared().all_present = false;
+    if (block_id() == 0)
+      publish(params.first - 1);
+    else
+      atomicAdd(&memory().present, 1);
+  }
+  __syncthreads();
+  for (;;) {
+    if (thread_id() < 32) {
+      if (block_id() == 0)
+        lead();
+      else
+        take_relayed();
+    }
+    __syncthreads();
+    const uint32_t blocks = shared().words[Command::blocks];
+    if (blocks == 0) break;
+    if (block_id() < blocks) {
+      if (shared().words[Command::items] == 0)
+        serve_copy(blocks);
+      else
+        serve_other(shared().params.slot_configs, blocks);
+    }
+    __syncthreads();
+    if (thread_id() == 0) complete();
+    __syncwarp();
+  }
+  if (thread_id() != 0) return;
+  if (block_id() == 0)
+    publish(shared().number - 1, 0);
   else
-    follow(params, memory, shared);
+    atomicSub(&memory().present, 1);
 }
 
 }  // namespace weft::device::kernel

@@ -36,7 +36,7 @@ static_assert(sizeof(BatchCopyParams) <= 4096);
 /// A doorbell line holds one command of the resident kernel. Every word carries the sequence number of the
 /// command, so one read over PCIe gets the whole command or shows that it has not arrived.
 struct alignas(64) Command {
-  /// blocks: how many share the command; 0: exit.
+  /// blocks: how many share the command, at most those of the instance; 0: exit.
   /// items: 0: one copy of `bytes` from src to dst. n: src is an array of n CopyItems in pinned host memory,
   /// `bytes` the size of the longest. kInline: src holds the data, at most kInlineBytes (0: no-op).
   /// kAccumulate: src is an Accumulate (kernel/accumulate.hpp) in pinned host memory. kPacked with the rest
@@ -50,8 +50,8 @@ struct alignas(64) Command {
   enum Output : uint32_t {
     anywhere,  ///< host memory, for instance: by a system-wide fence
     own_gpu,   ///< memory of the GPU that runs the kernel: by a fence of that GPU
-    peer_gpu   ///< memory of other GPUs: short copies read back what they stored, others by a system-wide
-               ///< fence
+    peer_gpu   ///< memory of other GPUs: copies by one warp read back what they stored, others by a
+               ///< system-wide fence
   };
   /// Index of word i of PackedAccumulate::addresses.
   [[nodiscard]] WEFT_BOTH_SIDES static constexpr uint32_t packed_word(uint32_t i) {
@@ -83,8 +83,8 @@ struct ResidentKernelParams {
   struct Memory {
     Command relay;     ///< from block 0 to the others; sequence = tag(instance, command)
     uint32_t present;  ///< running blocks other than block 0
-    /// Blocks other than block 0 that have finished their part of a command, plus kLate for each that timed
-    /// out.
+    /// Increases by one for each block other than block 0 that has finished its part of a command, and by
+    /// kLate more if it timed out.
     uint32_t arrived;
     static constexpr uint32_t kLate = 1u << 16;
   };

@@ -11,26 +11,27 @@ __device__ __forceinline__ Word load(const Word* from) {
   return kFresh ? __ldcv(from) : __ldcg(from);
 }
 
-/// Copies kDepth words of a thread; all loads are issued before the first store.
-template <bool kFresh, int kDepth, class Word>
-__device__ __forceinline__ void copy_step(Word* dst, const Word* src, uint64_t stride) {
-  Word words[kDepth];
-#pragma unroll
-  for (int k = 0; k < kDepth; ++k) words[k] = load<kFresh>(src + k * stride);
-#pragma unroll
-  for (int k = 0; k < kDepth; ++k) dst[k * stride] = words[k];
-}
-
-/// Thread `self` of `all` copies its share of n words. To fill NVLink, eight blocks need eight 16-byte loads
-/// per thread in flight.
-template <bool kFresh, class Word>
-__device__ void copy_words(Word* dst, const Word* src, uint64_t n, uint32_t self, uint32_t all) {
+/// Thread `self` of `all` copies its share of n words, kDepth at a time: all their loads are issued before
+/// the first store. To fill NVLink, eight blocks need eight 16-byte loads per thread in flight.
+template <bool kFresh, int kDepth = 8, class Word>
+__device__ __forceinline__ void copy_words(Word* dst, const Word* src, uint64_t n, uint32_t self,
+                                           uint32_t all) {
   const uint64_t stride = all;
   uint64_t i = self;
-  for (; i + 7 * stride < n; i += 8 * stride) copy_step<kFresh, 8>(dst + i, src + i, stride);
-  if (i + 3 * stride < n) copy_step<kFresh, 4>(dst + i, src + i, stride), i += 4 * stride;
-  if (i + stride < n) copy_step<kFresh, 2>(dst + i, src + i, stride), i += 2 * stride;
-  if (i < n) copy_step<kFresh, 1>(dst + i, src + i, stride);
+  for (; i + (kDepth - 1) * stride < n; i += kDepth * stride) {
+    Word words[kDepth];
+#pragma unroll
+    for (int k = 0; k < kDepth; ++k) words[k] = load<kFresh>(src + i + k * stride);
+#pragma unroll
+    for (int k = 0; k < kDepth; ++k) dst[i + k * stride] = words[k];
+  }
+  Word rest[kDepth - 1];
+#pragma unroll
+  for (int k = 0; k < kDepth - 1; ++k)
+    rest[k] = i + k * stride < n ? load<kFresh>(src + i + k * stride) : Word{};
+#pragma unroll
+  for (int k = 0; k < kDepth - 1; ++k)
+    if (i + k * stride < n) dst[i + k * stride] = rest[k];
 }
 
 /// Copies bytes, in words where both addresses have the same offset in a word.
@@ -99,57 +100,43 @@ __device__ __forceinline__ bool same(uint4 a, uint4 b) {
 __device__ __forceinline__ bool same(uint2 a, uint2 b) { return a.x == b.x && a.y == b.y; }
 __device__ __forceinline__ bool same(uint32_t a, uint32_t b) { return a == b; }
 
-/// A copy of at most kDepth words for each of some threads.
-template <int kDepth>
+/// A copy of at most one word for each lane of a warp.
 struct ShortCopy {
   uint64_t dst, src;
   uint32_t count, word;  ///< words; bytes of one: 1, 2, 4, 8 or 16
+
   /// Empty if the copy is longer.
-  __device__ __forceinline__ static ShortCopy of(uint64_t dst, uint64_t src, uint32_t bytes,
-                                                 uint32_t threads) {
+  __device__ __forceinline__ static ShortCopy of(uint64_t dst, uint64_t src, uint32_t bytes) {
     const auto bits = static_cast<uint32_t>(dst | src | bytes | 16);
     const uint32_t word = bits & -bits;  // largest power of two up to 16 that divides all
-    return {dst, src, bytes <= kDepth * threads * word ? bytes / word : 0, word};
+    return {dst, src, bytes <= 32 * word ? bytes >> (__ffs(word) - 1) : 0, word};
   }
 
-  /// Thread `self` of `threads` copies its words and, if `checked`, reads them back from where they went: a
-  /// word that is there has arrived. Returns whether all have, or were not asked.
-  __device__ __forceinline__ bool run(uint32_t self, uint32_t threads, bool checked) const {
-    if (self >= count) return true;
+  /// Lane `lane` copies its word and, if `checked`, reads it back from where it went: a word that is there
+  /// has arrived. Returns whether it has, or was not asked.
+  __device__ __forceinline__ bool run(uint32_t lane, bool checked) const {
+    if (lane >= count) return true;
     switch (word) {
       case 16:
-        return run_by<uint4>(self, threads, checked);
+        return run_by<uint4>(lane, checked);
       case 8:
-        return run_by<uint2>(self, threads, checked);
+        return run_by<uint2>(lane, checked);
       case 4:
-        return run_by<uint32_t>(self, threads, checked);
+        return run_by<uint32_t>(lane, checked);
       case 2:
-        return run_by<uint16_t>(self, threads, checked);
+        return run_by<uint16_t>(lane, checked);
       default:
-        return run_by<uint8_t>(self, threads, checked);
+        return run_by<uint8_t>(lane, checked);
     }
   }
 
  private:
   template <class Word>
-  __device__ __forceinline__ bool run_by(uint32_t self, uint32_t threads, bool checked) const {
-    Word* const to = reinterpret_cast<Word*>(dst);
-    const Word* const from = reinterpret_cast<const Word*>(src);
-    uint32_t at[kDepth];  // a thread with fewer words copies its first one again: branches would delay loads
-#pragma unroll
-    for (int k = 0; k < kDepth; ++k) at[k] = self + k * threads < count ? self + k * threads : self;
-    Word moved[kDepth], back[kDepth];
-#pragma unroll
-    for (int k = 0; k < kDepth; ++k) moved[k] = load<true>(from + at[k]);
-#pragma unroll
-    for (int k = 0; k < kDepth; ++k) to[at[k]] = moved[k];
-    if (!checked) return true;
-#pragma unroll
-    for (int k = 0; k < kDepth; ++k) back[k] = load_relaxed(to + at[k]);
-    bool arrived = true;
-#pragma unroll
-    for (int k = 0; k < kDepth; ++k) arrived = arrived & same(back[k], moved[k]);
-    return arrived;
+  __device__ __forceinline__ bool run_by(uint32_t lane, bool checked) const {
+    Word* const to = reinterpret_cast<Word*>(dst) + lane;
+    const Word moved = load<true>(reinterpret_cast<const Word*>(src) + lane);
+    *to = moved;
+    return !checked || same(load_relaxed(to), moved);
   }
 };
 
