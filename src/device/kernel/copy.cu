@@ -64,9 +64,9 @@ struct Words {
   }
 };
 
-/// Shared memory of a block of the resident kernel. It holds all that lives longer than a command: beside
-/// collectives, which need most registers, the compiler would keep it in local memory, and the acquires of
-/// take() empty the L1 cache.
+/// Shared memory of a block of the resident kernel. It holds all that lives longer than a command:
+/// collectives need all registers, so that the compiler would keep it in local memory, and each acquire of
+/// take() empties the L1 cache. For the same reason the waits for commands are functions that are not inline.
 struct Shared {
   alignas(16) uint32_t words[8];                             ///< of the command
   alignas(16) CopyItem items[ResidentKernelParams::kItems];  ///< read as 16-byte words
@@ -125,7 +125,7 @@ __device__ __forceinline__ Words take(uint32_t number, uint64_t born) {
 }
 
 /// First warp of a block other than block 0: waits for a relayed command other than the last one.
-__device__ __forceinline__ void take_relayed() {
+__device__ __noinline__ void take_relayed() {
   const uint32_t lane = lane_id(), last = shared().sequence;
   for (;;) {
     const Command::Pair pair = load_pair(&memory().relay.pairs[lane & 7]);
@@ -232,8 +232,7 @@ __device__ __noinline__ void copy_unaligned(uint32_t blocks) {
              blocks * blockDim.x);
 }
 
-/// One block's part of a single copy. Few words of each thread are in flight at once, so that the function
-/// needs few registers beside collectives; eight blocks copy 256 KiB, the longest copy, in one step.
+/// One block's part of a single copy. Eight blocks copy 256 KiB, the longest copy, four words a thread.
 __device__ __forceinline__ void serve_copy(uint32_t blocks) {
   const Words command = shared().load();
   if (((command.dst | command.src | command.bytes) & 15) != 0) return copy_unaligned(blocks);
@@ -242,7 +241,7 @@ __device__ __forceinline__ void serve_copy(uint32_t blocks) {
 }
 
 /// One block's part of a command other than a single copy.
-__device__ __noinline__ void serve_other(uint64_t slot_configs, uint32_t blocks) {
+__device__ __forceinline__ void serve_other(uint64_t slot_configs, uint32_t blocks) {
   const Words command = shared().load();
   if (is_call(command)) {
     const bool late = serve_call(slot_configs, shared().words, shared().config, blockIdx.x, blocks);
@@ -317,7 +316,7 @@ __device__ __forceinline__ bool take_long() {
 
 /// First warp of block 0: executes short commands, publishes each, and leaves the next other one in shared
 /// memory, relayed if several blocks share it.
-__device__ __forceinline__ void lead() {
+__device__ __noinline__ void lead() {
   while (!take_long() && serve_short_other(shared().params.slot_configs)) {
     if (lane_id() == 0) publish(shared().number);
     __syncwarp();
