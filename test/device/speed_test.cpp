@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <tuple>
+#include <vector>
 
 #include "cuda_test_support.hpp"
 
@@ -82,6 +84,32 @@ TEST_F(SpeedTest, SmallAndLargeCopies) {
       std::printf(" | %zu KiB %.1f us %.1f GB/s", n >> 10, t, static_cast<double>(n) / t / 1e3);
     }
     std::printf("\n");
+  }
+}
+
+/// Copies in quick succession, which the resident kernel executes: writes to another GPU and reads from it.
+TEST_F(SpeedTest, QuickSuccession) {
+  constexpr size_t kCopies = 64, kDistance = 128;
+  const Buffer near(Kind::device, 256 << 10, 0), far(Kind::device, 256 << 10, cuda().devices > 1 ? 1 : 0);
+  for (const auto& [what, dst, src] :
+       {std::tuple("device to peer", &far, &near), std::tuple("peer to device", &near, &far)}) {
+    std::printf("%-16s", what);
+    for (const size_t n : {8, 512, 1 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10}) {
+      const double time = copy_time(*dst, *src, n);
+      EXPECT_LT(time, cuda().emulated() ? 5000 : 12) << what << ", " << n << " bytes";
+      std::printf(" | %zu B %.2f us", n, time);
+    }
+    std::vector<device::CopyOp> copies;
+    for (size_t i = 0; i < kCopies; ++i)
+      copies.push_back({static_cast<char*>(dst->data()) + i * kDistance,
+                        static_cast<const char*>(src->data()) + i * kDistance, 8});
+    const double time = median(cuda().emulated() ? 20 : 1000, [&] {
+      auto ticket = device::copy_batch_async(copies.data(), copies.size(), dst->memory(), src->memory(),
+                                             device::StreamRole::in);
+      ASSERT_TRUE(ticket.ok() && device::wait(*ticket).ok());
+    });
+    std::printf(" | %zu of 8 B %.2f us\n", kCopies, time);
+    EXPECT_LT(time, cuda().emulated() ? 5000 : 20) << what;
   }
 }
 

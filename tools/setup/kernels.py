@@ -109,21 +109,22 @@ def compile_ptx(path, source, generation, includes):
 
 
 def assemble(ptxas, ptx, architecture):
-    """Returns machine code (sm_80) or PTX (compute_80) for a GPU generation. Raises RuntimeError with ptxas's messages."""
+    """Returns machine code (sm_80) or PTX (compute_80) for a GPU generation, and ptxas's report of the registers and the
+    local memory of each function. Raises RuntimeError with ptxas's messages."""
     kind, generation = architecture.split("_")
     ptx = re.sub(rb"^\.target sm_\d+", b".target sm_" + generation.encode(), ptx, count=1, flags=re.MULTILINE)
     if kind == "compute":
-        return ptx + b"\0"
+        return ptx + b"\0", ""
     with tempfile.TemporaryDirectory() as folder:
         source, target = os.path.join(folder, "kernels.ptx"), os.path.join(folder, "kernels.cubin")
         with open(source, "wb") as file:
             file.write(ptx)
-        command = [ptxas, "-arch=" + architecture, source, "-o", target]
+        command = [ptxas, "--verbose", "-arch=" + architecture, source, "-o", target]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{architecture}: {done.stdout.strip()}")
         with open(target, "rb") as file:
-            return file.read()
+            return file.read(), done.stdout
 
 
 def pack(path, codes):
@@ -162,12 +163,14 @@ def main():
         ptx = compile_ptx(arguments.nvrtc, arguments.source, oldest, arguments.includes)
         with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             images = pool.map(lambda name: assemble(arguments.ptxas, ptx, name), architectures)
-            codes = dict(zip(architectures, images))
-        image = pack(arguments.nvfatbin, codes)
+            images = dict(zip(architectures, images))
+        image = pack(arguments.nvfatbin, {name: code for name, (code, _) in images.items()})
     except (OSError, RuntimeError) as error:
         sys.exit("%s: error: %s" % (arguments.source, error))
     with open(arguments.target, "wb") as file:
         file.write(image)
+    with open(arguments.target + ".resources", "w", encoding="utf-8") as file:
+        file.writelines(f"{name}\n{report}" for name, (_, report) in images.items() if report)
 
 
 if __name__ == "__main__":
