@@ -20,6 +20,10 @@ from weft_mpi.machine import cuda, files, nvml  # noqa: E402
 PREFIX = os.environ["MPI_PREFIX"]
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "nightly: takes long and is a variant of another test")
+
+
 class Result:
     def __init__(self, status, out, err):
         self.status, self.out, self.err = status, out, err

@@ -81,6 +81,7 @@ WHEELS = [os.path.join(ROOT, "build", "tools", name, "bin", "mpicc") for name in
 
 
 @pytest.mark.skipif(not all(map(os.path.exists, WHEELS)), reason="needs the Open MPI and MPICH that set-up fetches")
+@pytest.mark.nightly  # bench/peers runs them every time
 def test_comparison_with_open_mpi_and_mpich(weft, tmp_path):
     path = str(tmp_path / "a.json")
     done = weft("bench", "iallgather", "-n", "2", *SHORT_RUN, *TYPED, "--rounds", "1", "--vs", *WHEELS, "--json", path)

@@ -148,7 +148,10 @@ def test_in_a_browser(weft, files, tmp_path):
     assert "CONSOLE" not in done.stderr
 
 
-@pytest.mark.parametrize("width", screenshots.WIDTHS)
+@pytest.mark.parametrize(
+    "width",
+    [screenshots.WIDTHS[0], *(pytest.param(width, marks=pytest.mark.nightly) for width in screenshots.WIDTHS[1:])],
+)
 def test_fits_the_screen(width, weft, files, tmp_path):
     pytest.importorskip("matplotlib")
     if not screenshots.browser():
