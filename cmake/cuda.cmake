@@ -75,6 +75,7 @@ function(weft_cuda_fatbin target source)
          ${CMAKE_SOURCE_DIR}/include/*.cuh)
     add_custom_command(
       OUTPUT ${image}
+      BYPRODUCTS ${image}.resources
       COMMAND ${WEFT_PYTHON} ${WEFT_NVRTC} ${folders} ${source} ${image}
       DEPENDS ${source} ${headers} ${CMAKE_SOURCE_DIR}/tools/setup/kernels.py
       COMMENT "Compiling GPU kernels ${name}.cu"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Checks ptxas's report on the functions of the resident kernel: none may keep registers in local memory. Each wait for a
-# command empties the L1 cache, so that such a register takes a third of a microsecond (ADR 0008).
+# command empties the L1 cache, so that such a register would be read from the L2 cache (ADR 0008).
 import re
 import sys
 

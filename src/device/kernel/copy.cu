@@ -22,12 +22,6 @@ __device__ __forceinline__ void store_pair(Command::Pair* at, uint32_t word, uin
   asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(word), "r"(sequence) : "memory");
 }
 
-__device__ __forceinline__ uint64_t nanoseconds() {
-  uint64_t time;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
-  return time;
-}
-
 /// Sequence number of relayed words; differs between the commands of an instance and between instances.
 __device__ __forceinline__ uint32_t tag(uint32_t instance, uint32_t sequence) {
   return instance << 16 | (sequence & 0xffffu);
@@ -221,7 +215,7 @@ __device__ __forceinline__ bool has_local_output(const Words& command) {
 /// readers of that memory, peers included, read it through this GPU's L2 cache.
 __device__ __forceinline__ void fence(const Words& command) {
   if (has_local_output(command))
-    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    fence_gpu();
   else
     fence_system();
 }

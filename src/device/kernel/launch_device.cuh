@@ -2,6 +2,7 @@
 // Device code of cancellable launches.
 #pragma once
 #include "device/kernel/launch.hpp"
+#include "device/kernel/ptx_device.cuh"
 
 namespace weft::device::kernel {
 
@@ -49,14 +50,11 @@ __device__ inline void enter_unchecked(const CancellableLaunch& launch) {
     reinterpret_cast<CancellableLaunch::Memory*>(launch.memory)->words[~launch.number & 1] = {};
 }
 
-/// System-wide fence; after a block barrier, it orders the stores of the whole block.
-__device__ __forceinline__ void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
-
 /// Thread 0 of a block that has done `done` chunks. The last block reports completion. Its fence covers the
 /// stores of all blocks, since it has read their counts.
 __device__ inline void account(const CancellableLaunch& launch, CancellableLaunch::Words& words,
                                uint32_t done) {
-  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  fence_gpu();
   if (atomicAdd(&words.copied, done) + done != launch.chunks) return;
   fence_system();
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(

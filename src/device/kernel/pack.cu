@@ -62,12 +62,6 @@ __device__ __forceinline__ void move_tile(const Pack& p, uint32_t first, uint32_
   }
 }
 
-__device__ __forceinline__ uint64_t nanoseconds() {
-  uint64_t time;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
-  return time;
-}
-
 __device__ __forceinline__ uint32_t end_of(const PackTiles& p, uint32_t tile) {
   const uint32_t first = tile * p.tile_words, rest = p.pack.words - first;
   return rest < p.tile_words ? p.pack.words : first + p.tile_words;

@@ -3,14 +3,9 @@
 // region, how blocks share the data, and how data are pushed, received and combined.
 #pragma once
 #include "device/kernel/collective.hpp"
+#include "device/kernel/ptx_device.cuh"
 
 namespace weft::device::kernel {
-
-__device__ __forceinline__ uint64_t global_nanoseconds() {
-  uint64_t time;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
-  return time;
-}
 
 /// Limits the wait of a thread. Reads the clock at every 64th poll only, and the cancel word, which is in
 /// host memory, at every 4096th.
@@ -20,7 +15,7 @@ class Timeout {
   __device__ bool expired() {
     if (++polls_ % 64 != 0) return false;
     if ((timeout_ns_ & Collective::kCancelWord) != 0) return polls_ % 4096 == 0 && cancelled();
-    const uint64_t now = global_nanoseconds();
+    const uint64_t now = nanoseconds();
     if (since_ == 0) since_ = now;
     return now - since_ > timeout_ns_;
   }
