@@ -34,6 +34,7 @@ struct Connection {
   State state = State::unknown;
   bool in_backlog = false;         ///< in Ofi::backlog_
   bool disconnect_sent = false;    ///< a disconnect notice was sent, and nothing since
+  bool answered = false;           ///< has answered that notice: all messages have arrived
   bool heartbeat_pending = false;  ///< a heartbeat read is outstanding
   abi::Address address = abi::kNoAddress;
   Secret secret = 0;                                   ///< of the peer; valid with an address

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 
 #include "base/config.hpp"
 #include "base/counters.hpp"
@@ -28,7 +27,6 @@ constexpr uint64_t kAnyTag = (uint64_t{1} << 48) - 1;
 
 constexpr size_t kCompletionsPerRead = 16;
 constexpr size_t kMaxHeartbeats = 128;
-constexpr time_t kFlushTimeoutSeconds = 2;
 constexpr size_t kMaxPeerShare = 4;  // one peer may hold at most 1/kMaxPeerShare of all send buffers
 
 size_t rounded(size_t bytes) { return (bytes + 63) & ~size_t{63}; }
@@ -175,7 +173,7 @@ void Ofi::commit(Peer peer, size_t size) {
   MessageBuffer& message = *std::exchange(reserved_, nullptr);
   Connection& to = connection(peer);
   if (!connect(to)) return sends_.release(&message);
-  to.disconnect_sent = false;
+  to.disconnect_sent = to.answered = false;
   enqueue(to, message, size, 0);
 }
 
@@ -186,27 +184,21 @@ void Ofi::enqueue(Connection& to, MessageBuffer& message, size_t size, uint64_t 
   const Prefix prefix{to.secret, to.sent++, job_tag_};
   std::memcpy(message.data, &prefix, kPrefix);
   if (to.unsent.empty() && try_send(to, message)) return;
-  if (to.state == Connection::State::lost) return;
   to.unsent.push_back(&message);
   if (!std::exchange(to.in_backlog, true)) backlog_.push_back(&to);
 }
 
-/// Returns false if the send must be retried, or if it failed, lost the peer and released the buffer.
+/// Returns false if the send must be retried. If it fails for ever, the buffer is released and the peer lost.
 bool Ofi::try_send(Connection& to, MessageBuffer& message) {
   const ssize_t code =
       endpoint_->send(message.data, message.size, message.desc, to.address, message.tag, &message);
-  if (code == 0) {
-    ++to.outstanding;
-    return true;
-  }
   if (code == -EAGAIN) {
     send_retries.add();
     return false;
   }
-  sends_.release(&message);
-  mark_lost(to,
-            endpoint_->library().error("libfabric cannot send to process " + std::to_string(to.peer), code));
-  return false;
+  ++to.outstanding;
+  if (code != 0) on_send_failure(message, endpoint_->library().strerror(static_cast<int>(-code)));
+  return true;
 }
 
 /// Completion of a send: libfabric has released the buffer.
@@ -217,13 +209,22 @@ void Ofi::on_send_complete(MessageBuffer& message) {
   sends_.release(&message);
 }
 
+/// An answer comes too late for a process that has ended.
+void Ofi::on_send_failure(MessageBuffer& message, const std::string& why) {
+  Connection& to = connection(message.peer);
+  const bool answer = (message.tag & kAnswer) != 0;
+  on_send_complete(message);
+  if (!answer)
+    mark_lost(to, Error(Errc::proc_aborted,
+                        "process " + std::to_string(to.peer) + " cannot be reached (" + why + ")"));
+}
+
 void Ofi::flush() {
   std::erase_if(backlog_, [&](Connection* to) {
     while (!to->unsent.empty()) {
       MessageBuffer* message = to->unsent.front();
       to->unsent.pop_front();
       if (try_send(*to, *message)) continue;
-      if (to->state == Connection::State::lost) break;
       to->unsent.push_front(message);
       return false;
     }
@@ -249,15 +250,23 @@ size_t Ofi::poll(Receiver& receiver, size_t limit) {
   if (!unposted_.empty()) [[unlikely]] {
     for (MessageBuffer* message : std::exchange(unposted_, {})) post(*message);
   }
-  size_t delivered = 0;
-  if (!stored_.empty()) [[unlikely]] {
-    for (const abi::CqEntry& entry : std::exchange(stored_, {})) delivered += on_receive(entry, receiver);
-  }
+  size_t delivered = deliver_stored(receiver);
   delivered += drain_completions(&receiver, limit);
   if (!waiting_.empty()) start_reads();
+  if (!unanswered_.empty()) [[unlikely]]
+    send_answers();
   check_peers();
   if (!losses_.empty() || !finished_.empty()) [[unlikely]]
     report_events(receiver);
+  return delivered;
+}
+
+/// Delivers the messages received during send_disconnects(); returns their number.
+size_t Ofi::deliver_stored(Receiver& receiver) {
+  if (stored_.empty()) [[likely]]
+    return 0;
+  size_t delivered = 0;
+  for (const abi::CqEntry& entry : std::exchange(stored_, {})) delivered += on_receive(entry, receiver);
   return delivered;
 }
 
@@ -338,15 +347,22 @@ size_t Ofi::on_receive(const abi::CqEntry& entry, Receiver& receiver) {
 /// Handles the message of this peer that is next in sequence.
 void Ofi::deliver_next(Connection& from, const abi::CqEntry& entry, Receiver& receiver) {
   auto& message = static_cast<MessageBuffer&>(*static_cast<Operation*>(entry.op_context));
-  const bool disconnect = (entry.tag & kDisconnect) != 0;
+  const bool disconnect = (entry.tag & kDisconnect) != 0, answer = (entry.tag & kAnswer) != 0;
   ++from.received;
-  from.notified = disconnect;
-  if (from.state != Connection::State::lost && disconnect) {
-    from.state = Connection::State::disconnected;
-    complete_deferred_gets(from);
+  if (answer) {
+    from.answered = true;
+  } else if (disconnect) {
+    from.notified = true;
+    if (from.state != Connection::State::lost) {
+      from.state = Connection::State::disconnected;
+      if (from.peer < job_size_ && !from.disconnect_sent) unanswered_.push_back(&from);
+      complete_deferred_gets(from);
+    }
+  } else {
+    from.notified = false;
+    if (from.state == Connection::State::disconnected) from.state = Connection::State::open;
+    receiver.deliver(from.peer, message.data + kPrefix, entry.len - kPrefix);
   }
-  if (from.state == Connection::State::disconnected && !disconnect) from.state = Connection::State::open;
-  if (!disconnect) receiver.deliver(from.peer, message.data + kPrefix, entry.len - kPrefix);
   post(message);
 }
 
@@ -367,14 +383,9 @@ bool Ofi::handle_cq_error() {
       post(static_cast<MessageBuffer&>(*operation));
       break;
     }
-    case Operation::Kind::send: {
-      auto* message = static_cast<MessageBuffer*>(operation);
-      Connection& to = connection(message->peer);
-      on_send_complete(*message);
-      mark_lost(to, Error(Errc::proc_aborted,
-                          "process " + std::to_string(to.peer) + " cannot be reached (" + why + ")"));
+    case Operation::Kind::send:
+      on_send_failure(*static_cast<MessageBuffer*>(operation), why);
       break;
-    }
     case Operation::Kind::read:
       finish_read(static_cast<Read*>(operation),
                   Error(Errc::other, "a read by libfabric failed (" + why + ")"));
@@ -406,36 +417,6 @@ void Ofi::report_events(Receiver& receiver) {
   reporting_.clear();
   if (losses_.empty()) return;
   for (auto& [peer, why] : std::exchange(losses_, {})) receiver.lost(peer, why);
-}
-
-/// Notifies all peers, including peers that have only sent to this process: its exit is then no failure to
-/// them. Earlier sends have left once the notices have left.
-void Ofi::send_disconnects() {
-  if (directory_ == nullptr || endpoint_ == nullptr) return;
-  for (Connection* to : connections_) {
-    if (to->state == Connection::State::unknown && !connect(*to)) continue;
-    send_disconnect(*to);
-  }
-  const time_t deadline = ::time(nullptr) + kFlushTimeoutSeconds;
-  while (!idle() && ::time(nullptr) <= deadline) {
-    flush();
-    drain_completions(nullptr, SIZE_MAX);
-  }
-}
-
-void Ofi::close() {
-  if (endpoint_ == nullptr) return;
-  send_disconnects();
-  endpoint_->shut();
-  waiting_.clear();
-  for (Get* get : std::exchange(gets_, {})) get_slab_.destroy(get);
-  remote_registrations_.clear();
-  writable_registrations_.clear();
-  local_registrations_.clear();
-  sends_.deregister();
-  receives_.deregister();
-  heartbeat_region_.reset();
-  endpoint_.reset();
 }
 
 }  // namespace weft::transport::ofi

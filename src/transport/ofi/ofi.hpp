@@ -85,6 +85,7 @@ class Ofi final : public Network {
   };
   static constexpr size_t kPrefix = sizeof(Prefix);
   static constexpr uint64_t kDisconnect = uint64_t{1} << 32;  // bit of the tag: a disconnect notice
+  static constexpr uint64_t kAnswer = uint64_t{1} << 33;      // bit of the tag: the answer to such a notice
 
   Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint);
   Status prepare();
@@ -102,13 +103,22 @@ class Ofi final : public Network {
   void deliver_next(Connection& from, const abi::CqEntry& entry, Receiver& receiver);
   void enqueue(Connection& to, MessageBuffer& message, size_t size, uint64_t flags);
   void on_send_complete(MessageBuffer& message);
+  void on_send_failure(MessageBuffer& message, const std::string& why);
   bool handle_cq_error();
   void mark_lost(Connection& connection, Error why);
   void report_events(Receiver& receiver);
+  size_t deliver_stored(Receiver& receiver);
+
+  // disconnect.cpp
+  void send_disconnect(Connection& connection);
+  template <class Done>
+  void progress_until(Receiver* receiver, Done&& done);
+  void await_answers();
+  void send_answers();
+  [[nodiscard]] bool send_notice(Connection& connection, uint64_t flag);
 
   // other_jobs.cpp
   Connection* source_of(const Prefix& prefix, const abi::CqEntry& entry, Receiver& receiver);
-  void send_disconnect(Connection& connection);
   void repost_out_of_order(Connection& connection);
 
   // rma.cpp
@@ -152,6 +162,7 @@ class Ofi final : public Network {
   Generations generations_;
   std::vector<Connection*> connections_;  // all in by_peer_, in order of creation
   std::vector<Connection*> backlog_;      // with unsent messages
+  std::vector<Connection*> unanswered_;   // whose disconnect notices get an answer
   std::vector<std::pair<Peer, Error>> losses_;
   std::vector<FinishedGet> finished_, reporting_;
 

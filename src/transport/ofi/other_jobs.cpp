@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peers of other jobs: the sender of a message, disconnection.
+// Peers of other jobs: the sender of a message, removal.
 #include <algorithm>
 #include <cstring>
 
@@ -34,14 +34,6 @@ Connection* Ofi::source_of(const Prefix& prefix, const abi::CqEntry& entry, Rece
   return nullptr;
 }
 
-void Ofi::send_disconnect(Connection& to) {
-  if (to.state != Connection::State::open || to.disconnect_sent || to.address == abi::kNoAddress) return;
-  if (reserve(to.peer, 0) == nullptr) return;
-  MessageBuffer& message = *std::exchange(reserved_, nullptr);
-  to.disconnect_sent = true;
-  enqueue(to, message, 0, kDisconnect);
-}
-
 /// Drops the messages that have arrived before their predecessors.
 void Ofi::repost_out_of_order(Connection& connection) {
   for (const auto& [number, entry] : std::exchange(connection.out_of_order, {}))
@@ -64,6 +56,7 @@ bool Ofi::remove(Peer peer) {
   repost_out_of_order(connection);
   std::erase(connections_, &connection);
   std::erase(suspects_, &connection);
+  std::erase(unanswered_, &connection);
   std::erase(backlog_, &connection);
   std::erase_if(losses_, [&](const auto& loss) { return loss.first == peer; });
   generations_.removed(connection.source, connection.received, connection.notified);
