@@ -110,7 +110,8 @@ class Network : public Transport {
   [[nodiscard]] virtual bool remove(Peer /*peer*/) { return true; }
   /// Returns whether all committed messages have left this process.
   [[nodiscard]] virtual bool idle() const = 0;
-  /// Releases all resources in bounded time at the end of the process. No completion fires afterwards.
+  /// Releases all resources at the end of the process, after the last messages have arrived
+  /// (last_messages.hpp). No completion fires from now on.
   virtual void close() = 0;
 };
 

@@ -34,7 +34,6 @@ struct Connection {
   State state = State::unknown;
   bool in_backlog = false;         ///< in Ofi::backlog_
   bool disconnect_sent = false;    ///< a disconnect notice was sent, and nothing since
-  bool answered = false;           ///< has answered that notice: all messages have arrived
   bool heartbeat_pending = false;  ///< a heartbeat read is outstanding
   abi::Address address = abi::kNoAddress;
   Secret secret = 0;                                   ///< of the peer; valid with an address
@@ -48,9 +47,12 @@ struct Connection {
   bool verification_sent = false;  ///< a heartbeat was sent after that failure
   int64_t suspect_since_ms = 0;    ///< time of the first failed heartbeat; 0: none
   std::string suspect_reason;
-  uint64_t sent = 0, received = 0;                ///< sequence numbers of the next messages
-  Generations::Source source{};                   ///< of another job, from its first message on
-  bool notified = false;                          ///< its disconnect notice is the last message received
+  uint64_t sent = 0, received = 0;  ///< sequence numbers of the next messages
+  uint64_t sent_to_receive = 0;     ///< sequence number after the last message that is no notice
+  uint64_t confirmed = 0;           ///< the peer has received all messages before this number
+  uint64_t answer_deadline = 0;     ///< ns; an answer to the peer's notice is given up after it
+  Generations::Source source{};     ///< of another job, from its first message on
+  bool notified = false;            ///< its disconnect notice is the last message received
   std::map<uint64_t, abi::CqEntry> out_of_order;  ///< received before their predecessors
   std::deque<MessageBuffer*> unsent;              ///< to retry after -EAGAIN, in order
   size_t outstanding = 0;                         ///< sends held by libfabric

@@ -1,53 +1,63 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The end of communication: disconnect notices, and closing so that the last messages arrive.
 #include <algorithm>
-#include <ctime>
+#include <cstring>
 #include <utility>
 
+#include "base/clock.hpp"
+#include "transport/last_messages.hpp"
 #include "transport/ofi/ofi.hpp"
 
 namespace weft::transport::ofi {
 namespace {
 
-constexpr time_t kTimeoutSeconds = 2;
-
-/// Drops the messages that arrive while the network closes.
-class Discard final : public Receiver {
-  void deliver(Peer, const std::byte*, size_t) override {}
-  void lost(Peer, const Error&) override {}
-};
+constexpr uint64_t kFlushTimeoutNs = 2'000'000'000;
 
 }  // namespace
 
 void Ofi::send_disconnect(Connection& to) {
   if (to.state != Connection::State::open || to.disconnect_sent || to.address == abi::kNoAddress) return;
-  to.disconnect_sent = send_notice(to, kDisconnect);
+  const bool awaits_answer = to.confirmed < to.sent_to_receive;
+  std::byte* content = reserve(to.peer, awaits_answer ? 1 : 0);
+  if (content == nullptr) return;
+  if (awaits_answer) *content = std::byte{1};
+  to.disconnect_sent = true;
+  enqueue(to, *std::exchange(reserved_, nullptr), awaits_answer ? 1 : 0, kDisconnect);
 }
 
-/// Returns false if no buffer is free.
-bool Ofi::send_notice(Connection& to, uint64_t flag) {
-  if (reserve(to.peer, 0) == nullptr) return false;
-  enqueue(to, *std::exchange(reserved_, nullptr), 0, flag);
-  return true;
-}
-
-/// Answers the disconnect notices that have arrived, unless this process has sent its own: see
-/// await_answers().
+/// Answers the disconnect notices that have arrived. An answer is never in the backlog, so idle() does not
+/// wait for a process that has died before its answer.
 void Ofi::send_answers() {
   std::erase_if(unanswered_, [&](Connection* to) {
-    return to->disconnect_sent || !connect(*to) || send_notice(*to, kAnswer);
+    return to->disconnect_sent || monotonic_ns() > to->answer_deadline || !connect(*to) || send_answer(*to);
   });
 }
 
-/// Makes progress until done() or for kTimeoutSeconds. `receiver` as for drain_completions().
+/// Returns false if the answer cannot be sent now.
+bool Ofi::send_answer(Connection& to) {
+  MessageBuffer* const answer = to.unsent.empty() ? sends_.acquire() : nullptr;
+  if (answer == nullptr) return false;
+  std::memcpy(answer->data + kPrefix, &to.received, sizeof to.received);
+  prepare(to, *answer, sizeof to.received, kAnswer);
+  if (!try_send(to, *answer)) {
+    sends_.release(answer);
+    return false;
+  }
+  ++to.sent;
+  return true;
+}
+
+/// Makes progress until done(); returns false after `time_ns`. `receiver` as for drain_completions().
 template <class Done>
-void Ofi::progress_until(Receiver* receiver, Done&& done) {
-  const time_t deadline = ::time(nullptr) + kTimeoutSeconds;
-  while (!done() && ::time(nullptr) <= deadline) {
+bool Ofi::progress_until(Receiver* receiver, uint64_t time_ns, Done&& done) {
+  const uint64_t deadline = monotonic_ns() + time_ns;
+  while (!done()) {
+    if (monotonic_ns() > deadline) return false;
     flush();
     drain_completions(receiver, SIZE_MAX);
     send_answers();
   }
+  return true;
 }
 
 /// Notifies all peers, including peers that have only sent to this process: its exit is then no failure to
@@ -56,24 +66,26 @@ void Ofi::send_disconnects() {
   if (directory_ == nullptr || endpoint_ == nullptr) return;
   for (Connection* to : connections_)
     if (to->state == Connection::State::unknown) static_cast<void>(connect(*to));
-  progress_until(nullptr, [&] {
+  progress_until(nullptr, kFlushTimeoutNs, [&] {
     for (Connection* to : connections_) send_disconnect(*to);  // again where no buffer was free
     return idle();
   });
 }
 
-/// Waits until every peer of the own job has received all messages, or needs none of them since it has sent a
-/// notice of its own. Otherwise a socket may hold unread data when it is closed, as a heartbeat: it then
-/// resets its connection, and messages that have left this process, but have not arrived, are lost. Between
-/// jobs MPI_Comm_disconnect has waited for the peer.
+/// Waits until the last messages have arrived, and the own answers have left.
 void Ofi::await_answers() {
   Discard discard;
   deliver_stored(discard);
   const auto awaited = [&](const Connection* of) {
-    return of->peer < job_size_ && of->state == Connection::State::open && !of->answered;
+    return of->peer < job_size_ && of->state == Connection::State::open &&
+           of->confirmed < of->sent_to_receive;
   };
-  progress_until(&discard,
-                 [&] { return idle() && std::none_of(connections_.begin(), connections_.end(), awaited); });
+  const bool received = progress_until(&discard, kLastMessagesTimeoutNs, [&] {
+    check_peers();
+    return std::none_of(connections_.begin(), connections_.end(), awaited);
+  });
+  if (!received) log_unanswered((*std::find_if(connections_.begin(), connections_.end(), awaited))->peer);
+  progress_until(&discard, kFlushTimeoutNs, [&] { return idle(); });
 }
 
 void Ofi::close() {

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/counters.hpp"
 #include "base/log.hpp"
+#include "transport/last_messages.hpp"
 
 namespace weft::transport::ofi {
 namespace {
@@ -173,16 +175,23 @@ void Ofi::commit(Peer peer, size_t size) {
   MessageBuffer& message = *std::exchange(reserved_, nullptr);
   Connection& to = connection(peer);
   if (!connect(to)) return sends_.release(&message);
-  to.disconnect_sent = to.answered = false;
+  to.disconnect_sent = false;
   enqueue(to, message, size, 0);
+  to.sent_to_receive = to.sent;
 }
 
-void Ofi::enqueue(Connection& to, MessageBuffer& message, size_t size, uint64_t flags) {
+/// Fills in all but the content of the peer's next message.
+void Ofi::prepare(const Connection& to, MessageBuffer& message, size_t size, uint64_t flags) const {
   message.peer = to.peer;
   message.size = static_cast<uint32_t>(size + kPrefix);
   message.tag = self_ | flags;
-  const Prefix prefix{to.secret, to.sent++, job_tag_};
+  const Prefix prefix{to.secret, to.sent, job_tag_};
   std::memcpy(message.data, &prefix, kPrefix);
+}
+
+void Ofi::enqueue(Connection& to, MessageBuffer& message, size_t size, uint64_t flags) {
+  prepare(to, message, size, flags);
+  ++to.sent;
   if (to.unsent.empty() && try_send(to, message)) return;
   to.unsent.push_back(&message);
   if (!std::exchange(to.in_backlog, true)) backlog_.push_back(&to);
@@ -350,12 +359,16 @@ void Ofi::deliver_next(Connection& from, const abi::CqEntry& entry, Receiver& re
   const bool disconnect = (entry.tag & kDisconnect) != 0, answer = (entry.tag & kAnswer) != 0;
   ++from.received;
   if (answer) {
-    from.answered = true;
+    if (entry.len >= kPrefix + sizeof from.confirmed)
+      std::memcpy(&from.confirmed, message.data + kPrefix, sizeof from.confirmed);
   } else if (disconnect) {
     from.notified = true;
     if (from.state != Connection::State::lost) {
       from.state = Connection::State::disconnected;
-      if (from.peer < job_size_ && !from.disconnect_sent) unanswered_.push_back(&from);
+      if (entry.len > kPrefix && from.peer < job_size_) {
+        from.answer_deadline = monotonic_ns() + kLastMessagesTimeoutNs;
+        unanswered_.push_back(&from);
+      }
       complete_deferred_gets(from);
     }
   } else {

@@ -84,8 +84,10 @@ class Ofi final : public Network {
     uint64_t job;     // JobId::tag() of the sender's job
   };
   static constexpr size_t kPrefix = sizeof(Prefix);
-  static constexpr uint64_t kDisconnect = uint64_t{1} << 32;  // bit of the tag: a disconnect notice
-  static constexpr uint64_t kAnswer = uint64_t{1} << 33;      // bit of the tag: the answer to such a notice
+  static constexpr uint64_t kDisconnect =
+      uint64_t{1}
+      << 32;  // bit of the tag: a disconnect notice; a byte follows if the sender awaits an answer
+  static constexpr uint64_t kAnswer = uint64_t{1} << 33;  // and the answer, with Connection::received
 
   Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint);
   Status prepare();
@@ -101,6 +103,7 @@ class Ofi final : public Network {
   size_t complete(const abi::CqEntry& entry, Receiver* receiver);
   size_t on_receive(const abi::CqEntry& entry, Receiver& receiver);
   void deliver_next(Connection& from, const abi::CqEntry& entry, Receiver& receiver);
+  void prepare(const Connection& to, MessageBuffer& message, size_t size, uint64_t flags) const;
   void enqueue(Connection& to, MessageBuffer& message, size_t size, uint64_t flags);
   void on_send_complete(MessageBuffer& message);
   void on_send_failure(MessageBuffer& message, const std::string& why);
@@ -112,10 +115,10 @@ class Ofi final : public Network {
   // disconnect.cpp
   void send_disconnect(Connection& connection);
   template <class Done>
-  void progress_until(Receiver* receiver, Done&& done);
+  bool progress_until(Receiver* receiver, uint64_t time_ns, Done&& done);
   void await_answers();
   void send_answers();
-  [[nodiscard]] bool send_notice(Connection& connection, uint64_t flag);
+  [[nodiscard]] bool send_answer(Connection& connection);
 
   // other_jobs.cpp
   Connection* source_of(const Prefix& prefix, const abi::CqEntry& entry, Receiver& receiver);

@@ -20,8 +20,9 @@ class Ucx;
 
 /// Active message ids; their headers follow. Each begins with the secret of the receiver.
 inline constexpr unsigned kMessageId = 1, kGetRequestId = 2, kGetReplyId = 3, kRtsId = 4, kPutRequestId = 5,
-                          kPutReplyId = 6;
+                          kPutReplyId = 6, kAnswerId = 7;
 
+/// A byte follows a disconnect notice if the sender awaits an answer.
 /// `source`: the sender's rank in its job. `job`: 0 for a sender of the same job, else its JobId::tag().
 struct MessageHeader {
   static constexpr uint32_t kUser = 0, kDisconnect = 1;
@@ -30,6 +31,12 @@ struct MessageHeader {
   uint32_t kind;      ///< job << 1, | kDisconnect
   uint64_t sequence;  ///< with generation; UCX does not guarantee the order of active messages
   [[nodiscard]] uint32_t job() const { return kind >> 1; }
+};
+/// Answer to a disconnect notice: the source has received the messages before this number.
+struct AnswerHeader {
+  Secret secret;
+  uint64_t source;
+  uint64_t received;
 };
 /// A message that carries an rkey, sent as the header of a rendezvous of the buffer; the message follows.
 struct RtsHeader {
@@ -67,9 +74,11 @@ struct Connection {
   Peer peer = 0;
   State state = State::unconnected;
   api::Endpoint endpoint = nullptr;
-  Secret secret = 0;                                     ///< of the peer; valid with an endpoint
-  uint64_t sent = 0, delivered = 0;                      ///< sequence numbers of the next messages
-  Generations::Source source{};                          ///< of another job, from its first message on
+  Secret secret = 0;                 ///< of the peer; valid with an endpoint
+  uint64_t sent = 0, delivered = 0;  ///< sequence numbers of the next messages
+  uint64_t sent_to_receive = 0;      ///< sequence number after the last message that is no notice
+  uint64_t confirmed = 0;            ///< the peer has received all messages before this number
+  Generations::Source source{};      ///< of another job, from its first message on
   std::map<uint64_t, OutOfOrderMessage> out_of_order;    ///< by sequence number
   std::unordered_map<uint64_t, PendingRts> pending_rts;  ///< by the peer's buffer id
   bool disconnected = false;  ///< sent a disconnect notice: the end of the connection is no failure
@@ -93,6 +102,7 @@ struct SendBuffer {
   bool counts_as_outstanding;  ///< included in outstanding_bytes
   union {
     MessageHeader message;
+    AnswerHeader answer;
     RmaRequest rma_request;
     RmaReply rma_reply;
   };

@@ -209,7 +209,7 @@ void Ucx::complete(Operation& get, Status outcome) {
   if (supports(get.local.memory)) --gpu_operations_;
   Completion& done = *get.done;
   operations_.erase(get.id);
-  if (receiver_ != nullptr) return done.done(done, std::move(outcome));
+  if (receiver_ != nullptr && !closing_) return done.done(done, std::move(outcome));
   finished_.push_back({&done, std::move(outcome)});
 }
 

@@ -57,6 +57,7 @@ std::byte* Ucx::reserve(Peer peer, size_t size) {
 void Ucx::assign_sequence(SendBuffer& buffer) {
   const uint32_t kind = job_for(buffer.connection->peer) << 1 | MessageHeader::kUser;
   buffer.message = {buffer.connection->secret, self_, kind, buffer.connection->sent++};
+  buffer.connection->sent_to_receive = buffer.connection->sent;
   buffer.connection->disconnect_sent = false;
 }
 
@@ -81,7 +82,8 @@ void Ucx::send(SendBuffer* buffer, unsigned id, size_t head_size, const void* da
   operation.send = on_sent;
   operation.user = buffer;
   operation.memory_type = type;
-  const void* head = id == kRtsId ? static_cast<const void*>(buffer->data) : &buffer->message;
+  const void* head =
+      id == kRtsId ? static_cast<const void*>(buffer->data) : &buffer->message;  // of the union
   void* request =
       api_.ucp_am_send_nbx(buffer->connection->endpoint, id, head, head_size, data, size, &operation);
   if (request != nullptr && !api::is_error(request)) return;
@@ -102,16 +104,6 @@ void Ucx::on_sent(void* request, Code status, void* user) {
     buffer->connection->outstanding_bytes -= buffer->capacity;
   }
   ucx.release_send_buffer(buffer);
-}
-
-void Ucx::send_disconnect(Connection& connection) {
-  if (connection.endpoint == nullptr || connection.state != Connection::State::open ||
-      std::exchange(connection.disconnect_sent, true))
-    return;
-  SendBuffer* buffer = acquire_send_buffer(connection, 0);
-  const uint32_t kind = job_for(connection.peer) << 1 | MessageHeader::kDisconnect;
-  buffer->message = {connection.secret, self_, kind, connection.sent++};
-  send(buffer, kMessageId, sizeof(MessageHeader), nullptr, 0, RequestParameters::kEager, api::kHost);
 }
 
 Code Ucx::on_message(const MessageHeader& head, const Arrival& arrival) {
@@ -166,7 +158,10 @@ bool Ucx::in_generation(Connection* connection, const MessageHeader& head, const
 void Ucx::deliver(Connection& connection, uint32_t kind, const std::byte* data, size_t size) {
   ++connection.delivered;
   connection.disconnected = (kind & MessageHeader::kDisconnect) != 0;
-  if (connection.disconnected) return;
+  if (connection.disconnected) {
+    if (size != 0 && connection.peer < job_size_) unanswered_.push_back(&connection);
+    return;
+  }
   if (reinterpret_cast<uintptr_t>(data) % 8 != 0) {
     std::memcpy(aligned_copy_.data(), data, size);
     data = aligned_copy_.data();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// State of the UCX network; members are grouped by file: ucx.cpp (start, progress, close), connection.cpp,
-// messages.cpp, get.cpp, put.cpp. UCX callbacks run only within progress() and never call it.
+// State of the UCX network; members are grouped by file: ucx.cpp (start, progress), connection.cpp,
+// messages.cpp, disconnect.cpp (notices at the end, close), get.cpp, put.cpp. UCX callbacks run only within
+// progress() and never call it.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -120,6 +121,8 @@ class Ucx final : public Network {
             int type);
   void assign_sequence(SendBuffer& buffer);
   void send_disconnect(Connection& connection);
+  void send_answers();
+  void await_answers();
 
   /// Copies the header of an active message; false: too short, or without the secret of this process.
   template <class Head>
@@ -146,6 +149,7 @@ class Ucx final : public Network {
                           const api::AmReceiveParameters* parameters);
   api::Code on_message(const MessageHeader& head, const Arrival& arrival);
   void take_message(Connection& connection, const MessageHeader& head, const void* data, size_t size);
+  api::Code on_answer(const AnswerHeader& answer, const Arrival& arrival);
   api::Code on_rts(const RtsHeader& head, const Arrival& arrival);
   api::Code on_get_request(const RmaRequest& request, const Arrival& arrival);
   api::Code on_get_reply(const RmaReply& head, const Arrival& arrival);
@@ -189,6 +193,8 @@ class Ucx final : public Network {
   std::vector<std::unique_ptr<Connection>> connections_;
   Generations generations_;
   std::vector<Connection*> failing_, ready_;  // ready: with stored messages to deliver
+  std::vector<Connection*> unanswered_;       // whose disconnect notices get an answer
+  bool closing_ = false;                      // no completion fires
   std::vector<SendBuffer*> free_buffers_[2];  // small, large
   SendBuffer* reserved_ = nullptr;
   size_t outstanding_bytes_ = 0;  // of committed messages still held by UCX

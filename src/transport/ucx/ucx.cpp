@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/ucx/ucx.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -29,7 +27,6 @@ config::Choice setting_failures(
     "which can be faster");
 
 constexpr unsigned kProgressRounds = 16;
-constexpr uint64_t kFlushTimeoutNs = 5 * kNsPerSecond, kCloseTimeoutNs = kNsPerSecond;
 
 }  // namespace
 
@@ -109,6 +106,7 @@ Status Ucx::register_handlers() {
       {kGetReplyId, handle<RmaReply, &Ucx::on_get_reply>},
       {kPutRequestId, handle<RmaRequest, &Ucx::on_put_request>},
       {kPutReplyId, handle<RmaReply, &Ucx::on_put_reply>},
+      {kAnswerId, handle<AnswerHeader, &Ucx::on_answer>},
   };
   for (const auto& [id, callback] : handlers) {
     api::AmHandlerParameters handler{};
@@ -159,7 +157,7 @@ size_t Ucx::poll(Receiver& receiver, size_t) {
   delivered_ = 0;
   if (!ready_.empty()) [[unlikely]]
     for (auto held = std::exchange(ready_, {}); Connection * connection : held) deliver_in_order(*connection);
-  if (!finished_.empty()) [[unlikely]]
+  if (!finished_.empty() && !closing_) [[unlikely]]
     fire_completions();
   // Bulk data arrive in many fragments: several rounds per call, until a message is delivered.
   unsigned moved = 0;
@@ -173,54 +171,10 @@ size_t Ucx::poll(Receiver& receiver, size_t) {
     finish_failure(connection, receiver);
     if (i < failing_.size() && failing_[i] == &connection) ++i;
   }
+  if (!unanswered_.empty()) [[unlikely]]
+    send_answers();
   receiver_ = nullptr;
   return delivered_ + moved;
-}
-
-template <class Done>
-void Ucx::progress_until(Done&& done, uint64_t time) {
-  const uint64_t deadline = monotonic_ns() + time;
-  while (!done() && monotonic_ns() < deadline)
-    if (progress() == 0) ::sched_yield();
-}
-
-void Ucx::send_disconnects() {
-  if (worker_ == nullptr) return;
-  for (const auto& connection : connections_)
-    if (connection) send_disconnect(*connection);
-  RequestParameters operation{};
-  void* request = api_.ucp_worker_flush_nbx(worker_, &operation);
-  if (request == nullptr || api::is_error(request)) return;
-  progress_until([&] { return api_.ucp_request_check_status(request) != Code::in_progress; },
-                 kFlushTimeoutNs);
-  api_.ucp_request_free(request);
-}
-
-void Ucx::close() {
-  if (worker_ != nullptr) {
-    std::vector<void*> requests;
-    for (const auto& connection : connections_) {
-      if (connection) release_pending_rts(*connection);
-      if (!connection || connection->endpoint == nullptr) continue;
-      RequestParameters operation{};
-      void* request = api_.ucp_ep_close_nbx(std::exchange(connection->endpoint, nullptr), &operation);
-      if (request != nullptr && !api::is_error(request)) requests.push_back(request);
-    }
-    progress_until(
-        [&] {
-          return std::all_of(requests.begin(), requests.end(), [&](void* request) {
-            return api_.ucp_request_check_status(request) != Code::in_progress;
-          });
-        },
-        kCloseTimeoutNs);
-    for (void* request : requests) api_.ucp_request_free(request);
-    api_.ucp_worker_destroy(std::exchange(worker_, nullptr));
-  }
-  if (context_ != nullptr) api_.ucp_cleanup(std::exchange(context_, nullptr));
-  for (auto& free_buffers : free_buffers_) {
-    for (SendBuffer* buffer : free_buffers) ::operator delete(buffer);
-    free_buffers.clear();
-  }
 }
 
 Result<std::unique_ptr<Network>> open(const launch::Job& job) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which RTS are sent as the header of a rendezvous, with a fake UCX that records its calls: not the first RTS
-// of a connection, and no RTS of a deregistered buffer.
+// Messages with a fake UCX that records its calls: which RTS are sent as the header of a rendezvous (not the
+// first RTS of a connection, and no RTS of a deregistered buffer); foreign messages; the end of
+// communication.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -43,6 +44,7 @@ Library fake() {
     attributes->max_am_header = 4096;
     return Code::ok;
   };
+  ucx.ucp_worker_flush_nbx = [](api::Worker, const api::RequestParameters*) -> void* { return nullptr; };
   ucx.ucp_worker_destroy = [](api::Worker) {};
   ucx.ucp_worker_get_address = [](api::Worker, void** address, size_t* length) {
     *address = &object;
@@ -80,7 +82,7 @@ struct FakePeer final : Directory, Receiver {
   int delivered = 0;
 };
 
-class UcxRts : public testing::Test {
+class UcxMessages : public testing::Test {
  protected:
   void SetUp() override {
     sent.clear();
@@ -100,15 +102,35 @@ class UcxRts : public testing::Test {
     ucx_->send_rts(kPeer, 16, id);
     return sent.back();
   }
+  void TearDown() override {
+    close_by([this] { arrive(kAnswerId, AnswerHeader{secret_, kPeer, 1000}); });
+  }
+  /// An active message arrives, with `bytes` bytes behind its header.
   template <class Head>
-  void receive(unsigned message, const Head& head, size_t size = sizeof(Head)) {
-    next_event = [=] {
-      const api::AmHandlerParameters& handler = handlers.at(message);
-      const api::AmReceiveParameters none{};
-      Head copy = head;
-      handler.callback(handler.argument, &copy, size, nullptr, 0, &none);
-    };
+  static void arrive(unsigned message, const Head& head, size_t size = sizeof(Head), size_t bytes = 0) {
+    const api::AmHandlerParameters& handler = handlers.at(message);
+    const api::AmReceiveParameters none{};
+    Head copy = head;
+    char data[8] = {};
+    handler.callback(handler.argument, &copy, size, data, bytes, &none);
+  }
+  template <class Head>
+  void receive(unsigned message, const Head& head, size_t size = sizeof(Head), size_t bytes = 0) {
+    next_event = [=] { arrive(message, head, size, bytes); };
     ucx_->poll(peer_, 1);
+  }
+  void send() {
+    EXPECT_NE(ucx_->reserve(kPeer, 16), nullptr);
+    ucx_->commit(kPeer, 16);
+  }
+  /// Closes; `event` is the tenth call of UCX's progress. Returns the number of calls.
+  int close_by(const std::function<void()>& event) {
+    int calls = 0;
+    std::function<void()> step = [&] { ++calls == 10 ? event() : static_cast<void>(next_event = step); };
+    next_event = step;
+    ucx_->close();
+    next_event = nullptr;
+    return calls;
   }
   /// The peer gets: a rendezvous succeeds.
   void get(uint64_t id) { receive(kGetRequestId, RmaRequest{secret_, kPeer, 0, 1, id, 0, sizeof buffer_}); }
@@ -127,7 +149,7 @@ class UcxRts : public testing::Test {
   std::byte buffer_[100] = {};
 };
 
-TEST_F(UcxRts, FirstRtsOfAConnectionCarriesOnlyTheRkey) {
+TEST_F(UcxMessages, FirstRtsOfAConnectionCarriesOnlyTheRkey) {
   const uint64_t id = register_buffer();
   EXPECT_EQ(send_rts(id), kMessageId);
   get(id);
@@ -136,7 +158,7 @@ TEST_F(UcxRts, FirstRtsOfAConnectionCarriesOnlyTheRkey) {
 }
 
 // A peer that knows the address and the format, but not the secret: as if it had sent nothing.
-TEST_F(UcxRts, ForeignMessagesAreDropped) {
+TEST_F(UcxMessages, ForeignMessagesAreDropped) {
   const uint64_t id = register_buffer();
   send_rts(id);
   const size_t sent_before = sent.size();
@@ -147,16 +169,17 @@ TEST_F(UcxRts, ForeignMessagesAreDropped) {
     receive(kGetRequestId, RmaRequest{wrong, kPeer, 0, 1, id, 0, sizeof buffer_});
     receive(kGetReplyId, RmaReply{wrong, 1, 1});
     receive(kRtsId, RtsHeader{{wrong, kPeer, MessageHeader::kUser, 0}, 1});
+    receive(kAnswerId, AnswerHeader{wrong, kPeer, 1000});
   }
   receive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kUser, 0}, sizeof(MessageHeader) - 1);
-  EXPECT_EQ(foreign_messages.value() - dropped_before, 16u);
+  EXPECT_EQ(foreign_messages.value() - dropped_before, 19u);
   EXPECT_EQ(peer_.delivered, 0);
   EXPECT_EQ(sent.size(), sent_before) << "a get was answered";
   receive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kUser, 0});
   EXPECT_EQ(peer_.delivered, 1);
 }
 
-TEST_F(UcxRts, NoRendezvousOfADeregisteredBuffer) {
+TEST_F(UcxMessages, NoRendezvousOfADeregisteredBuffer) {
   const uint64_t id = register_buffer();
   send_rts(id);
   get(id);
@@ -164,12 +187,57 @@ TEST_F(UcxRts, NoRendezvousOfADeregisteredBuffer) {
   EXPECT_EQ(send_rts(id), kMessageId);
 }
 
-TEST_F(UcxRts, NoRendezvousAfterReconnecting) {
+TEST_F(UcxMessages, NoRendezvousAfterReconnecting) {
   const uint64_t id = register_buffer();
   send_rts(id);
   get(id);
   disconnect();
   EXPECT_EQ(send_rts(register_buffer()), kMessageId);
+}
+
+TEST_F(UcxMessages, CloseWaitsForTheAnswer) {
+  send();
+  ucx_->send_disconnects();
+  arrive(kAnswerId, AnswerHeader{secret_, kPeer, 0});  // to an earlier notice
+  EXPECT_EQ(close_by([this] { arrive(kAnswerId, AnswerHeader{secret_, kPeer, 1}); }), 10);
+}
+
+TEST_F(UcxMessages, CloseWaitsForTheNotice) {
+  send();
+  EXPECT_EQ(close_by([this] {
+              arrive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kDisconnect, 0});
+            }),
+            10);
+}
+
+TEST_F(UcxMessages, CloseWaitsForTheFailure) {
+  send();
+  EXPECT_EQ(close_by([] { endpoint.on_error(endpoint.argument, nullptr, Code::unreachable); }), 10);
+}
+
+TEST_F(UcxMessages, CloseDoesNotWaitWithoutMessages) {
+  receive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kUser, 0});
+  EXPECT_EQ(close_by([] {}), 0);
+  EXPECT_EQ(sent, std::vector<unsigned>{kMessageId}) << "no notice to a peer that has only sent";
+}
+
+TEST_F(UcxMessages, AwaitedAnswersAreSent) {
+  const auto notice = [&](uint64_t number, size_t bytes) {
+    receive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kDisconnect, number},
+            sizeof(MessageHeader), bytes);
+  };
+  notice(0, 0);
+  EXPECT_TRUE(sent.empty());
+  notice(1, 1);
+  EXPECT_EQ(sent, std::vector<unsigned>{kAnswerId});
+}
+
+TEST_F(UcxMessages, NoAnswerAfterTheOwnNotice) {
+  send();
+  ucx_->send_disconnects();
+  const size_t sent_before = sent.size();
+  receive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kDisconnect, 0}, sizeof(MessageHeader), 1);
+  EXPECT_EQ(sent.size(), sent_before);
 }
 
 }  // namespace

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The end of communication: disconnect notices, and closing so that the last messages arrive.
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/last_messages.hpp"
+#include "transport/ucx/state.hpp"
+
+namespace weft::transport::ucx {
+
+using api::Code;
+using api::RequestParameters;
+
+namespace {
+
+constexpr uint64_t kFlushTimeoutNs = 5 * kNsPerSecond, kCloseTimeoutNs = kNsPerSecond;
+
+}  // namespace
+
+void Ucx::send_disconnect(Connection& connection) {
+  if (connection.endpoint == nullptr || connection.state != Connection::State::open ||
+      std::exchange(connection.disconnect_sent, true))
+    return;
+  SendBuffer* buffer = acquire_send_buffer(connection, 0);
+  const uint32_t kind = job_for(connection.peer) << 1 | MessageHeader::kDisconnect;
+  buffer->message = {connection.secret, self_, kind, connection.sent++};
+  const bool awaits_answer = connection.peer < job_size_ && connection.confirmed < connection.sent_to_receive;
+  buffer->data[0] = std::byte{1};
+  send(buffer, kMessageId, sizeof(MessageHeader), buffer->data, awaits_answer ? 1 : 0,
+       RequestParameters::kEager, api::kHost);
+}
+
+/// Answers the disconnect notices that have arrived.
+void Ucx::send_answers() {
+  for (Connection* const to : std::exchange(unanswered_, {})) {
+    if (to->disconnect_sent || !connect(*to)) continue;
+    SendBuffer* buffer = acquire_send_buffer(*to, 0);
+    buffer->answer = {to->secret, self_, to->delivered};
+    send(buffer, kAnswerId, sizeof(AnswerHeader), nullptr, 0, RequestParameters::kEager, api::kHost);
+  }
+}
+
+Code Ucx::on_answer(const AnswerHeader& answer, const Arrival&) {
+  if (answer.source >= job_size_) return Code::ok;
+  Connection& from = connection_of(static_cast<Peer>(answer.source));
+  from.confirmed = std::max(from.confirmed, answer.received);
+  return Code::ok;
+}
+
+template <class Done>
+void Ucx::progress_until(Done&& done, uint64_t time) {
+  const uint64_t deadline = monotonic_ns() + time;
+  while (!done() && monotonic_ns() < deadline)
+    if (progress() == 0) ::sched_yield();
+}
+
+void Ucx::send_disconnects() {
+  if (worker_ == nullptr) return;
+  for (const auto& connection : connections_) {
+    if (!connection) continue;
+    // A peer that has only sent waits for this notice, too.
+    if (connection->peer < job_size_ && connection->delivered != 0 && !connection->disconnected)
+      static_cast<void>(connect(*connection));
+    send_disconnect(*connection);
+  }
+  RequestParameters operation{};
+  void* request = api_.ucp_worker_flush_nbx(worker_, &operation);
+  if (request == nullptr || api::is_error(request)) return;
+  progress_until([&] { return api_.ucp_request_check_status(request) != Code::in_progress; },
+                 kFlushTimeoutNs);
+  api_.ucp_request_free(request);
+}
+
+/// Waits until the last messages have arrived.
+void Ucx::await_answers() {
+  Discard discard;
+  closing_ = true;
+  const auto awaited = [&](const std::unique_ptr<Connection>& of) {
+    return of && of->peer < job_size_ && of->state == Connection::State::open && !of->disconnected &&
+           of->confirmed < of->sent_to_receive;
+  };
+  const uint64_t deadline = monotonic_ns() + kLastMessagesTimeoutNs;
+  for (;;) {
+    const auto waiting = std::find_if(connections_.begin(), connections_.end(), awaited);
+    if (waiting == connections_.end()) return;
+    if (monotonic_ns() > deadline) return log_unanswered((*waiting)->peer);
+    if (poll(discard, SIZE_MAX) == 0) ::sched_yield();
+  }
+}
+
+void Ucx::close() {
+  if (worker_ != nullptr) {
+    send_disconnects();
+    await_answers();
+    std::vector<void*> requests;
+    for (const auto& connection : connections_) {
+      if (connection) release_pending_rts(*connection);
+      if (!connection || connection->endpoint == nullptr) continue;
+      RequestParameters operation{};
+      void* request = api_.ucp_ep_close_nbx(std::exchange(connection->endpoint, nullptr), &operation);
+      if (request != nullptr && !api::is_error(request)) requests.push_back(request);
+    }
+    progress_until(
+        [&] {
+          return std::all_of(requests.begin(), requests.end(), [&](void* request) {
+            return api_.ucp_request_check_status(request) != Code::in_progress;
+          });
+        },
+        kCloseTimeoutNs);
+    for (void* request : requests) api_.ucp_request_free(request);
+    api_.ucp_worker_destroy(std::exchange(worker_, nullptr));
+  }
+  if (context_ != nullptr) api_.ucp_cleanup(std::exchange(context_, nullptr));
+  for (auto& free_buffers : free_buffers_) {
+    for (SendBuffer* buffer : free_buffers) ::operator delete(buffer);
+    free_buffers.clear();
+  }
+}
+
+}  // namespace weft::transport::ucx
