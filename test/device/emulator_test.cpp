@@ -400,6 +400,7 @@ TEST_F(Emulator, StrictAbortsIfThePinnedSourceOfACopyChangesTooEarly) {
   Buffer from(Buffer::Kind::pinned, 4096), to(Buffer::Kind::device, 4096);
   from.write(pattern(4096, 1));
   const auto copy = [&](bool early) {
+    if (early) cuda().delay(100'000);  // the copy runs after the change
     auto ticket =
         device::copy_async(to.data(), to.memory(), from.data(), from.memory(), 4096, device::StreamRole::in);
     if (early) from.data()[4095] ^= 1;
