@@ -47,15 +47,13 @@ bool Ofi::send_answer(Connection& to) {
   return true;
 }
 
-/// Makes progress until done(); returns false after `time_ns`. `receiver` as for drain_completions().
+/// Makes progress until done(); returns false after `time_ns`. `receiver` as for progress().
 template <class Done>
 bool Ofi::progress_until(Receiver* receiver, uint64_t time_ns, Done&& done) {
   const uint64_t deadline = monotonic_ns() + time_ns;
   while (!done()) {
     if (monotonic_ns() > deadline) return false;
-    flush();
-    drain_completions(receiver, SIZE_MAX);
-    send_answers();
+    progress(receiver, SIZE_MAX);
   }
   return true;
 }
@@ -75,7 +73,6 @@ void Ofi::send_disconnects() {
 /// Waits until the last messages have arrived, and the own answers have left.
 void Ofi::await_answers() {
   Discard discard;
-  deliver_stored(discard);
   const auto awaited = [&](const Connection* of) {
     return of->peer < job_size_ && of->state == Connection::State::open &&
            of->confirmed < of->sent_to_receive;

@@ -254,23 +254,29 @@ void Ofi::post(MessageBuffer& message) {
 
 size_t Ofi::poll(Receiver& receiver, size_t limit) {
   if (directory_ == nullptr || endpoint_ == nullptr) return 0;
-  if (!backlog_.empty()) [[unlikely]]
-    flush();
-  if (!unposted_.empty()) [[unlikely]] {
-    for (MessageBuffer* message : std::exchange(unposted_, {})) post(*message);
-  }
-  size_t delivered = deliver_stored(receiver);
-  delivered += drain_completions(&receiver, limit);
+  const size_t delivered = progress(&receiver, limit);
   if (!waiting_.empty()) start_reads();
-  if (!unanswered_.empty()) [[unlikely]]
-    send_answers();
   check_peers();
   if (!losses_.empty() || !finished_.empty()) [[unlikely]]
     report_events(receiver);
   return delivered;
 }
 
-/// Delivers the messages received during send_disconnects(); returns their number.
+/// Moves messages; returns the number of delivered ones. `receiver` null: arrived messages are stored.
+size_t Ofi::progress(Receiver* receiver, size_t limit) {
+  if (!backlog_.empty()) [[unlikely]]
+    flush();
+  if (!unposted_.empty()) [[unlikely]] {
+    for (MessageBuffer* message : std::exchange(unposted_, {})) post(*message);
+  }
+  size_t delivered = receiver != nullptr ? deliver_stored(*receiver) : 0;
+  delivered += drain_completions(receiver, limit);
+  if (!unanswered_.empty()) [[unlikely]]
+    send_answers();
+  return delivered;
+}
+
+/// Returns the number of messages.
 size_t Ofi::deliver_stored(Receiver& receiver) {
   if (stored_.empty()) [[likely]]
     return 0;
@@ -279,7 +285,6 @@ size_t Ofi::deliver_stored(Receiver& receiver) {
   return delivered;
 }
 
-/// `receiver` null: messages are stored for the next poll().
 size_t Ofi::drain_completions(Receiver* receiver, size_t limit) {
   abi::CqEntry entries[kCompletionsPerRead];
   size_t delivered = 0;

@@ -99,6 +99,7 @@ class Ofi final : public Network {
   [[nodiscard]] bool try_send(Connection& connection, MessageBuffer& message);
   void flush();
   void post(MessageBuffer& message);
+  size_t progress(Receiver* receiver, size_t limit);
   size_t drain_completions(Receiver* receiver, size_t limit);
   size_t complete(const abi::CqEntry& entry, Receiver* receiver);
   size_t on_receive(const abi::CqEntry& entry, Receiver& receiver);
