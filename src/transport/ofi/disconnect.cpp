@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The end of communication: disconnect notices, and closing so that the last messages arrive.
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -53,7 +55,7 @@ bool Ofi::progress_until(Receiver* receiver, uint64_t time_ns, Done&& done) {
   const uint64_t deadline = monotonic_ns() + time_ns;
   while (!done()) {
     if (monotonic_ns() > deadline) return false;
-    progress(receiver, SIZE_MAX);
+    if (progress(receiver, SIZE_MAX) == 0) ::sched_yield();
   }
   return true;
 }

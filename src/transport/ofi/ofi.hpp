@@ -84,10 +84,9 @@ class Ofi final : public Network {
     uint64_t job;     // JobId::tag() of the sender's job
   };
   static constexpr size_t kPrefix = sizeof(Prefix);
-  static constexpr uint64_t kDisconnect =
-      uint64_t{1}
-      << 32;  // bit of the tag: a disconnect notice; a byte follows if the sender awaits an answer
-  static constexpr uint64_t kAnswer = uint64_t{1} << 33;  // and the answer, with Connection::received
+  // Bits of the tag: a disconnect notice, which a byte follows if its sender awaits an answer; the answer,
+  // with Connection::received.
+  static constexpr uint64_t kDisconnect = uint64_t{1} << 32, kAnswer = uint64_t{1} << 33;
 
   Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint);
   Status prepare();
