@@ -6,8 +6,12 @@
 // A process answers a notice unless it has sent its own. Between jobs, MPI_Comm_disconnect waits for the
 // peer.
 #pragma once
+#include <sched.h>
+
+#include <algorithm>
 #include <cstdint>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "transport/transport.hpp"
 
@@ -23,12 +27,39 @@ class Discard final : public Receiver {
   void lost(Peer, const Error&) override {}
 };
 
-/// Warns that the process ends although the peer has not answered.
-inline void log_unanswered(Peer peer) {
-  log::write(log::Level::warn,
-             "process %u has received no messages for %d s: this process ends, and its last messages to that "
-             "process may be lost",
-             peer, static_cast<int>(kLastMessagesTimeoutNs / 1'000'000'000));
+/// The messages to one peer, without notices and answers.
+struct LastMessages {
+  uint64_t end = 0;       ///< sequence number after the last one
+  uint64_t received = 0;  ///< the peer has received all before this number
+  [[nodiscard]] bool outstanding() const { return received < end; }
+};
+
+/// Calls step(), which returns the number of events, until done(); returns false after `time_ns`. Gives up
+/// the core when there is no event.
+template <class Step, class Done>
+bool progress_until(uint64_t time_ns, Step&& step, Done&& done) {
+  const uint64_t deadline = monotonic_ns() + time_ns;
+  while (!done()) {
+    if (monotonic_ns() > deadline) return false;
+    if (step() == 0) ::sched_yield();
+  }
+  return true;
+}
+
+/// Calls step() until no connection is awaited(). Warns if the process ends although a peer has not answered.
+template <class Connections, class Step, class Awaited>
+void await_answers(const Connections& connections, Step&& step, Awaited&& awaited) {
+  auto waiting = connections.end();
+  const bool answered = progress_until(kLastMessagesTimeoutNs, step, [&] {
+    waiting = std::find_if(connections.begin(), connections.end(), awaited);
+    return waiting == connections.end();
+  });
+  if (!answered)
+    log::write(
+        log::Level::warn,
+        "process %u has received no messages for %d s: this process ends, and its last messages to that "
+        "process may be lost",
+        (*waiting)->peer, static_cast<int>(kLastMessagesTimeoutNs / 1'000'000'000));
 }
 
 }  // namespace weft::transport

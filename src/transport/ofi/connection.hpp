@@ -9,6 +9,7 @@
 
 #include "base/process_watch.hpp"
 #include "transport/generations.hpp"
+#include "transport/last_messages.hpp"
 #include "transport/ofi/buffer_pool.hpp"
 #include "transport/ofi/tcp_probe.hpp"
 #include "transport/secret.hpp"
@@ -48,11 +49,10 @@ struct Connection {
   int64_t suspect_since_ms = 0;    ///< time of the first failed heartbeat; 0: none
   std::string suspect_reason;
   uint64_t sent = 0, received = 0;  ///< sequence numbers of the next messages
-  uint64_t sent_to_receive = 0;     ///< sequence number after the last message that is no notice
-  uint64_t confirmed = 0;           ///< the peer has received all messages before this number
-  uint64_t answer_deadline = 0;     ///< ns; an answer to the peer's notice is given up after it
-  Generations::Source source{};     ///< of another job, from its first message on
-  bool notified = false;            ///< its disconnect notice is the last message received
+  LastMessages last_messages;
+  uint64_t answer_deadline = 0;                   ///< ns; an answer to the peer's notice is given up after it
+  Generations::Source source{};                   ///< of another job, from its first message on
+  bool notified = false;                          ///< its disconnect notice is the last message received
   std::map<uint64_t, abi::CqEntry> out_of_order;  ///< received before their predecessors
   std::deque<MessageBuffer*> unsent;              ///< to retry after -EAGAIN, in order
   size_t outstanding = 0;                         ///< sends held by libfabric

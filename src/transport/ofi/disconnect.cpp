@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The end of communication: disconnect notices, and closing so that the last messages arrive.
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "transport/last_messages.hpp"
 #include "transport/ofi/ofi.hpp"
 
@@ -19,12 +16,12 @@ constexpr uint64_t kFlushTimeoutNs = 2'000'000'000;
 
 void Ofi::send_disconnect(Connection& to) {
   if (to.state != Connection::State::open || to.disconnect_sent || to.address == abi::kNoAddress) return;
-  const bool awaits_answer = to.confirmed < to.sent_to_receive;
-  std::byte* content = reserve(to.peer, awaits_answer ? 1 : 0);
+  const size_t size = awaits_answer(to) ? 1 : 0;
+  std::byte* content = reserve(to.peer, size);
   if (content == nullptr) return;
-  if (awaits_answer) *content = std::byte{1};
+  std::memset(content, 0, size);
   to.disconnect_sent = true;
-  enqueue(to, *std::exchange(reserved_, nullptr), awaits_answer ? 1 : 0, kDisconnect);
+  enqueue(to, *std::exchange(reserved_, nullptr), size, kDisconnect);
 }
 
 /// Answers the disconnect notices that have arrived. An answer is never in the backlog, so idle() does not
@@ -49,48 +46,32 @@ bool Ofi::send_answer(Connection& to) {
   return true;
 }
 
-/// Makes progress until done(); returns false after `time_ns`. `receiver` as for progress().
-template <class Done>
-bool Ofi::progress_until(Receiver* receiver, uint64_t time_ns, Done&& done) {
-  const uint64_t deadline = monotonic_ns() + time_ns;
-  while (!done()) {
-    if (monotonic_ns() > deadline) return false;
-    if (progress(receiver, SIZE_MAX) == 0) ::sched_yield();
-  }
-  return true;
-}
-
 /// Notifies all peers, including peers that have only sent to this process: its exit is then no failure to
 /// them. Earlier sends have left once the notices have left.
 void Ofi::send_disconnects() {
   if (directory_ == nullptr || endpoint_ == nullptr) return;
   for (Connection* to : connections_)
     if (to->state == Connection::State::unknown) static_cast<void>(connect(*to));
-  progress_until(nullptr, kFlushTimeoutNs, [&] {
-    for (Connection* to : connections_) send_disconnect(*to);  // again where no buffer was free
-    return idle();
-  });
-}
-
-/// Waits until the last messages have arrived, and the own answers have left.
-void Ofi::await_answers() {
-  Discard discard;
-  const auto awaited = [&](const Connection* of) {
-    return of->peer < job_size_ && of->state == Connection::State::open &&
-           of->confirmed < of->sent_to_receive;
-  };
-  const bool received = progress_until(&discard, kLastMessagesTimeoutNs, [&] {
-    check_peers();
-    return std::none_of(connections_.begin(), connections_.end(), awaited);
-  });
-  if (!received) log_unanswered((*std::find_if(connections_.begin(), connections_.end(), awaited))->peer);
-  progress_until(&discard, kFlushTimeoutNs, [&] { return idle(); });
+  progress_until(
+      kFlushTimeoutNs, [&] { return progress(nullptr, SIZE_MAX); },
+      [&] {
+        for (Connection* to : connections_) send_disconnect(*to);  // again where no buffer was free
+        return idle();
+      });
 }
 
 void Ofi::close() {
   if (endpoint_ == nullptr) return;
   send_disconnects();
-  await_answers();
+  Discard discard;
+  const auto step = [&] {
+    check_peers();
+    return progress(&discard, SIZE_MAX);
+  };
+  await_answers(connections_, step, [&](const Connection* of) {
+    return of->state == Connection::State::open && awaits_answer(*of);
+  });
+  progress_until(kFlushTimeoutNs, step, [&] { return idle(); });  // the own answers
   endpoint_->shut();
   waiting_.clear();
   for (Get* get : std::exchange(gets_, {})) get_slab_.destroy(get);

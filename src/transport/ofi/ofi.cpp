@@ -10,7 +10,6 @@
 #include "base/config.hpp"
 #include "base/counters.hpp"
 #include "base/log.hpp"
-#include "transport/last_messages.hpp"
 
 namespace weft::transport::ofi {
 namespace {
@@ -177,7 +176,7 @@ void Ofi::commit(Peer peer, size_t size) {
   if (!connect(to)) return sends_.release(&message);
   to.disconnect_sent = false;
   enqueue(to, message, size, 0);
-  to.sent_to_receive = to.sent;
+  to.last_messages.end = to.sent;
 }
 
 /// Fills in all but the content of the peer's next message.
@@ -364,8 +363,9 @@ void Ofi::deliver_next(Connection& from, const abi::CqEntry& entry, Receiver& re
   const bool disconnect = (entry.tag & kDisconnect) != 0, answer = (entry.tag & kAnswer) != 0;
   ++from.received;
   if (answer) {
-    if (entry.len >= kPrefix + sizeof from.confirmed)
-      std::memcpy(&from.confirmed, message.data + kPrefix, sizeof from.confirmed);
+    uint64_t& received = from.last_messages.received;
+    if (entry.len >= kPrefix + sizeof received)
+      std::memcpy(&received, message.data + kPrefix, sizeof received);
   } else if (disconnect) {
     from.notified = true;
     if (from.state != Connection::State::lost) {

@@ -114,9 +114,9 @@ class Ofi final : public Network {
 
   // disconnect.cpp
   void send_disconnect(Connection& connection);
-  template <class Done>
-  bool progress_until(Receiver* receiver, uint64_t time_ns, Done&& done);
-  void await_answers();
+  [[nodiscard]] bool awaits_answer(const Connection& of) const {
+    return of.peer < job_size_ && of.last_messages.outstanding();
+  }
   void send_answers();
   [[nodiscard]] bool send_answer(Connection& connection);
 

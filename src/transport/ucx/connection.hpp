@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "transport/generations.hpp"
+#include "transport/last_messages.hpp"
 #include "transport/network.hpp"
 #include "transport/secret.hpp"
 #include "transport/ucx/api.hpp"
@@ -76,9 +77,8 @@ struct Connection {
   api::Endpoint endpoint = nullptr;
   Secret secret = 0;                 ///< of the peer; valid with an endpoint
   uint64_t sent = 0, delivered = 0;  ///< sequence numbers of the next messages
-  uint64_t sent_to_receive = 0;      ///< sequence number after the last message that is no notice
-  uint64_t confirmed = 0;            ///< the peer has received all messages before this number
-  Generations::Source source{};      ///< of another job, from its first message on
+  LastMessages last_messages;
+  Generations::Source source{};                          ///< of another job, from its first message on
   std::map<uint64_t, OutOfOrderMessage> out_of_order;    ///< by sequence number
   std::unordered_map<uint64_t, PendingRts> pending_rts;  ///< by the peer's buffer id
   bool disconnected = false;  ///< sent a disconnect notice: the end of the connection is no failure

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The end of communication: disconnect notices, and closing so that the last messages arrive.
-#include <sched.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -26,9 +24,8 @@ void Ucx::send_disconnect(Connection& connection) {
   SendBuffer* buffer = acquire_send_buffer(connection, 0);
   const uint32_t kind = job_for(connection.peer) << 1 | MessageHeader::kDisconnect;
   buffer->message = {connection.secret, self_, kind, connection.sent++};
-  const bool awaits_answer = connection.peer < job_size_ && connection.confirmed < connection.sent_to_receive;
   buffer->data[0] = std::byte{1};
-  send(buffer, kMessageId, sizeof(MessageHeader), buffer->data, awaits_answer ? 1 : 0,
+  send(buffer, kMessageId, sizeof(MessageHeader), buffer->data, awaits_answer(connection) ? 1 : 0,
        RequestParameters::kEager, api::kHost);
 }
 
@@ -45,15 +42,8 @@ void Ucx::send_answers() {
 Code Ucx::on_answer(const AnswerHeader& answer, const Arrival&) {
   if (answer.source >= job_size_) return Code::ok;
   Connection& from = connection_of(static_cast<Peer>(answer.source));
-  from.confirmed = std::max(from.confirmed, answer.received);
+  from.last_messages.received = std::max(from.last_messages.received, answer.received);
   return Code::ok;
-}
-
-template <class Done>
-void Ucx::progress_until(Done&& done, uint64_t time) {
-  const uint64_t deadline = monotonic_ns() + time;
-  while (!done() && monotonic_ns() < deadline)
-    if (progress() == 0) ::sched_yield();
 }
 
 void Ucx::send_disconnects() {
@@ -68,32 +58,22 @@ void Ucx::send_disconnects() {
   RequestParameters operation{};
   void* request = api_.ucp_worker_flush_nbx(worker_, &operation);
   if (request == nullptr || api::is_error(request)) return;
-  progress_until([&] { return api_.ucp_request_check_status(request) != Code::in_progress; },
-                 kFlushTimeoutNs);
+  progress_until(
+      kFlushTimeoutNs, [&] { return progress(); },
+      [&] { return api_.ucp_request_check_status(request) != Code::in_progress; });
   api_.ucp_request_free(request);
-}
-
-/// Waits until the last messages have arrived.
-void Ucx::await_answers() {
-  Discard discard;
-  closing_ = true;
-  const auto awaited = [&](const std::unique_ptr<Connection>& of) {
-    return of && of->peer < job_size_ && of->state == Connection::State::open && !of->disconnected &&
-           of->confirmed < of->sent_to_receive;
-  };
-  const uint64_t deadline = monotonic_ns() + kLastMessagesTimeoutNs;
-  for (;;) {
-    const auto waiting = std::find_if(connections_.begin(), connections_.end(), awaited);
-    if (waiting == connections_.end()) return;
-    if (monotonic_ns() > deadline) return log_unanswered((*waiting)->peer);
-    if (poll(discard, SIZE_MAX) == 0) ::sched_yield();
-  }
 }
 
 void Ucx::close() {
   if (worker_ != nullptr) {
     send_disconnects();
-    await_answers();
+    Discard discard;
+    closing_ = true;
+    await_answers(
+        connections_, [&] { return poll(discard, SIZE_MAX); },
+        [&](const std::unique_ptr<Connection>& of) {
+          return of && of->state == Connection::State::open && !of->disconnected && awaits_answer(*of);
+        });
     std::vector<void*> requests;
     for (const auto& connection : connections_) {
       if (connection) release_pending_rts(*connection);
@@ -103,12 +83,12 @@ void Ucx::close() {
       if (request != nullptr && !api::is_error(request)) requests.push_back(request);
     }
     progress_until(
+        kCloseTimeoutNs, [&] { return progress(); },
         [&] {
           return std::all_of(requests.begin(), requests.end(), [&](void* request) {
             return api_.ucp_request_check_status(request) != Code::in_progress;
           });
-        },
-        kCloseTimeoutNs);
+        });
     for (void* request : requests) api_.ucp_request_free(request);
     api_.ucp_worker_destroy(std::exchange(worker_, nullptr));
   }

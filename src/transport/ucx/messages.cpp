@@ -57,7 +57,7 @@ std::byte* Ucx::reserve(Peer peer, size_t size) {
 void Ucx::assign_sequence(SendBuffer& buffer) {
   const uint32_t kind = job_for(buffer.connection->peer) << 1 | MessageHeader::kUser;
   buffer.message = {buffer.connection->secret, self_, kind, buffer.connection->sent++};
-  buffer.connection->sent_to_receive = buffer.connection->sent;
+  buffer.connection->last_messages.end = buffer.connection->sent;
   buffer.connection->disconnect_sent = false;
 }
 

@@ -122,7 +122,9 @@ class Ucx final : public Network {
   void assign_sequence(SendBuffer& buffer);
   void send_disconnect(Connection& connection);
   void send_answers();
-  void await_answers();
+  [[nodiscard]] bool awaits_answer(const Connection& of) const {
+    return of.peer < job_size_ && of.last_messages.outstanding();
+  }
 
   /// Copies the header of an active message; false: too short, or without the secret of this process.
   template <class Head>
@@ -172,8 +174,6 @@ class Ucx final : public Network {
   void complete(Operation& get, Status outcome);
   void fire_completions();
   unsigned progress();
-  template <class Done>
-  void progress_until(Done&& done, uint64_t time);
 
   static void on_sent(void* request, api::Code status, void* user);
   static void on_received(void* request, api::Code status, size_t length, void* user);
