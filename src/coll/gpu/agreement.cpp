@@ -128,7 +128,7 @@ Agreement reduce_votes(const Call& call, host::SlotChannel& channel, Domain& dom
                     own.resident_running != 0);
   VoteReduction votes(call, options.queued);
   for (int rank = 0; rank < call.size; ++rank) votes.add(rank, channel.wait_published(rank, step).data);
-  channel.all_arrived(step);
+  channel.all_have_read(step - 1);
   Agreement result = votes.result();
   result.memory = memory;
   return result;

@@ -269,7 +269,7 @@ bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Me
       able =
           Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot export its buffer: see its log");
   }
-  channel.all_arrived(step);
+  channel.all_have_read(step - 1);
   if (able.ok()) able = map(call, descriptors, region, plan.direct.emplace(Kernel{c, {}}));
   const bool mapped = able.ok();
   std::memcpy(channel.claim(step + 1, sizeof mapped), &mapped, sizeof mapped);
@@ -280,7 +280,7 @@ bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Me
     if (!there && able.ok())
       able = Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot map a buffer: see its log");
   }
-  channel.all_arrived(step + 1);
+  channel.all_have_read(step);
   if (able.ok() && !channel.broken()) return true;
   release();
   if (channel.broken()) return false;

@@ -50,7 +50,9 @@ void Run::allreduce_partitioned() {
 }
 
 // Page by page: each rank publishes its input except its own part, then its part of the result, which it
-// combines in its receive buffer unless its input is there.
+// combines in its receive buffer unless its input is there. A rank publishes the first input after it has
+// read all earlier steps, and the result of a page after it has read the inputs of that page and of those
+// before.
 void Run::allreduce_group(int64_t first, int64_t n, uint32_t pages) {
   const size_t size = element();
   const int64_t page = static_cast<int64_t>(SlotChannel::kPageBytes / size);
@@ -79,7 +81,7 @@ void Run::allreduce_group(int64_t first, int64_t n, uint32_t pages) {
     const Part own = part(i, call_.rank);
     const size_t at = static_cast<size_t>(own.first) * size, bytes = static_cast<size_t>(own.count) * size;
     for_each_peer([&](int rank) { static_cast<void>(wait_for(rank, inputs + i, all)); });
-    channel_.all_arrived(inputs + i);
+    channel_.all_have_read(inputs - 1);
     const size_t published = outcome_.ok() ? bytes : 0;
     std::byte* const slot = channel_.claim(results + i, published);
     std::byte* const target = call_.in_place ? slot : result + page_offset(i) + at;
@@ -99,7 +101,8 @@ void Run::allreduce_group(int64_t first, int64_t n, uint32_t pages) {
       receive(rank, results + i, result + page_offset(i) + static_cast<size_t>(theirs.first) * size,
               static_cast<size_t>(theirs.count) * size);
     }
-  channel_.all_arrived(results + pages - 1);
+  channel_.all_have_read(results - 1);
+  channel_.acknowledge(results + pages - 1);
 }
 
 }  // namespace weft::coll::host

@@ -140,7 +140,8 @@ class Run {
   }
   void publish_address(uint32_t step, const void* address);
   void read_remote(int rank, uint32_t step, void* to, uint64_t offset, size_t n);
-  /// Every rank publishes its data and reads those of all ranks, up to kPipelineSteps steps at a time.
+  /// Every rank publishes its data and reads those of all ranks, up to kPipelineSteps steps at a time. A rank
+  /// publishes the first step of a group after it has read all groups before.
   template <class Write, class Read>
   void exchange(uint32_t steps, Write&& write, Read&& read) {
     const uint32_t first = channel_.reserve_steps(steps);
@@ -149,8 +150,9 @@ class Run {
       for (uint32_t i = group; i < end; ++i) write(first + i, i);
       channel_.sleep_until_published(first + end - 1);
       for (uint32_t i = group; i < end; ++i) read(first + i, i);
-      channel_.all_arrived(first + end - 1);
+      channel_.all_have_read(first + group - 1);
     }
+    if (steps > 1) channel_.acknowledge(first + steps - 1);
   }
   void publish_blocks(uint32_t step, const p2p::Buffer& blocks, uint64_t first, uint64_t n);
   /// Index of the block for rank `of` among the blocks that rank `by` publishes: all but its own.

@@ -127,6 +127,7 @@ bool SlotChannel::check_new_failures() {
   Status checked = instance_.failures.check(comm_);
   if (checked.ok()) return false;
   failure_ = std::make_unique<Error>(std::move(checked).error());
+  discarded_ = std::make_unique<std::byte[]>(kPageBytes);
   own().broken.store(1, std::memory_order_release);  // before the caller may change published buffers
   return true;
 }
@@ -183,7 +184,7 @@ void SlotChannel::barrier() {
   for (int rank = comm_.rank() + 1; rank < comm_.size(); ++rank)
     static_cast<void>(wait_published(rank, step));
   for (int rank = 0; rank < comm_.rank(); ++rank) static_cast<void>(wait_published(rank, step));
-  all_arrived(step);
+  all_have_read(step - 1);
 }
 
 void SlotChannel::wait_acknowledged(uint32_t step, uint32_t extra_steps) {
@@ -194,7 +195,7 @@ void SlotChannel::wait_acknowledged(uint32_t step, uint32_t extra_steps) {
     if (!reached(area->done, step)) wait_for(area->done, step + extra_steps, rank);
     beyond = std::min(beyond, area->done.load(std::memory_order_acquire) - step);
   }
-  all_read_ = step + beyond;
+  all_have_read(step + beyond);
 }
 
 }  // namespace weft::coll::host

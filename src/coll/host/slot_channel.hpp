@@ -50,12 +50,14 @@ class SlotChannel final : public core::CollectiveState {
   }
   /// Returns the slot or page for `size` bytes (at most kPageBytes) of this step, once no rank reads its
   /// earlier content. With all slots in use, waits until half of them are free: the cache lines of the
-  /// acknowledgements then move once for many steps.
+  /// acknowledgements then move once for many steps. A channel that breaks meanwhile returns private memory.
   std::byte* claim(uint32_t step, size_t size) {
     const bool small = size <= transport::shm::kSlotBytes;
     const uint32_t before = step - (small ? transport::shm::kSlots : transport::shm::kPages);
-    if (static_cast<int32_t>(all_read_ - before) < 0) [[unlikely]]
+    if (static_cast<int32_t>(all_read_ - before) < 0) [[unlikely]] {
       wait_acknowledged(before, small && !instance_.oversubscribed ? transport::shm::kSlots / 2 : 0);
+      if (broken()) return discarded_.get();
+    }
     return small ? own().slots[step % transport::shm::kSlots].data : page(own(), step);
   }
   /// Makes the claimed `size` bytes of this step visible to all ranks. A broken channel publishes nothing:
@@ -83,9 +85,16 @@ class SlotChannel final : public core::CollectiveState {
   }
   /// Publishes an empty step and waits for that of every rank.
   void barrier();
-  /// Every rank has published this step, so every rank has read all steps before it.
-  void all_arrived(uint32_t step) { all_read_ = step - 1; }
-  /// Stores that this rank has read everything up to this step. Unnecessary before all_arrived().
+  /// Every rank is known to have read all steps up to `last`: each has published a step that it publishes
+  /// only after it has read them. A rank reads a step some time after it has published the same step, and
+  /// with several steps in flight after it has published later steps. Nothing is known of a broken channel.
+  void all_have_read(uint32_t last) {
+    if (failure_ == nullptr) [[likely]]
+      all_read_ = last;
+  }
+  /// Stores that this rank has read everything up to this step. Each step is acknowledged, at once or in a
+  /// batch, unless it is the only step of a collective in which all ranks publish: when kPages more steps
+  /// have passed, each rank has acknowledged a later step or all ranks have arrived in one.
   void acknowledge(uint32_t step) {
     read_ = acknowledged_ = step;
     own().done.store(step, std::memory_order_release);
@@ -150,11 +159,12 @@ class SlotChannel final : public core::CollectiveState {
   core::Communicator& comm_;
   transport::shm::Shm* const shm_;
   transport::shm::SlotArea* own_ = nullptr;
-  std::vector<SlotAreaRecord> records_;                // during the allgather
-  core::Request* exchange_ = nullptr;                  // the allgather
-  Status outcome_;                                     // of the allgather
-  std::unique_ptr<Error> failure_;                     // of a rank
-  size_t changes_checked_ = 0;                         // FailureDetector::changes() at the last check
+  std::vector<SlotAreaRecord> records_;     // during the allgather
+  core::Request* exchange_ = nullptr;       // the allgather
+  Status outcome_;                          // of the allgather
+  std::unique_ptr<Error> failure_;          // of a rank
+  std::unique_ptr<std::byte[]> discarded_;  // a page for data that a broken channel does not publish
+  size_t changes_checked_ = 0;              // FailureDetector::changes() at the last check
   std::vector<transport::shm::SlotArea*> slot_areas_;  // by rank; empty: not open
   bool single_copy_ = false, any_gpus_ = false;
   static constexpr uint32_t kMaxUnacknowledged = transport::shm::kPages;  // claim() relies on this bound
