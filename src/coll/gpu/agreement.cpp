@@ -121,14 +121,14 @@ Agreement reduce_votes(const Call& call, host::SlotChannel& channel, Domain& dom
   own.busy = options.busy;
   own.free_slots = options.free_slots;
   const size_t size = Vote::size(call);
-  const uint32_t step = channel.reserve_steps(1);
+  const host::Step step = channel.reserve_steps(1);
   std::memcpy(channel.claim(step, size), &own, size);
   channel.publish(step, size);
   domain.plan_early(call, options.queued || own.location != Location::device ? 0 : own.largest,
                     own.resident_running != 0);
   VoteReduction votes(call, options.queued);
   for (int rank = 0; rank < call.size; ++rank) votes.add(rank, channel.wait_published(rank, step).data);
-  channel.all_have_read(step - 1);
+  channel.exchanged(step, step);
   Agreement result = votes.result();
   result.memory = memory;
   return result;

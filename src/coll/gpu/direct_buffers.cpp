@@ -249,7 +249,7 @@ Status DirectBuffers::map(const Call& call, const std::vector<Descriptor>& descr
 
 bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Memory& region,
                             host::SlotChannel& channel, Plan& plan) {
-  const uint32_t step = channel.reserve_steps(2);
+  const host::Step step = channel.reserve_steps(2);
   const KernelCollective messages = messages_of(call, one_vector(call));
   plan = direct_buffers_plan(call, largest, region.size - device::kernel::RegionLayout::kClearedBytes);
   const KernelCollective& c = plan.collective;
@@ -269,7 +269,7 @@ bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Me
       able =
           Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot export its buffer: see its log");
   }
-  channel.all_have_read(step - 1);
+  channel.exchanged(step, step);
   if (able.ok()) able = map(call, descriptors, region, plan.direct.emplace(Kernel{c, {}}));
   const bool mapped = able.ok();
   std::memcpy(channel.claim(step + 1, sizeof mapped), &mapped, sizeof mapped);
@@ -280,7 +280,7 @@ bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Me
     if (!there && able.ok())
       able = Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot map a buffer: see its log");
   }
-  channel.all_have_read(step);
+  channel.exchanged(step + 1, step + 1);
   if (able.ok() && !channel.broken()) return true;
   release();
   if (channel.broken()) return false;

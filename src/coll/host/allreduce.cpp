@@ -20,11 +20,12 @@ void Run::allreduce_redundant() {
   // An intermediate result would overwrite this rank's term in place.
   const bool term_stays = !call_.in_place || call_.size == 2;
   exchange(
-      1, [&](uint32_t step, uint32_t) { publish(step, mine, n); },
-      [&](uint32_t step, uint32_t) {
+      1, [&](Step step, uint32_t) { publish(step, mine, n); },
+      [&](Step step, uint32_t) {
         combine(result, call_.send.count, [&](int rank) {
           return rank == call_.rank && term_stays ? mine : wait_for(rank, step, n).data;
         });
+        check_terms(step, n);
       });
 }
 
@@ -33,16 +34,17 @@ void Run::reduce_scatter() {
   const size_t all = call_.bytes, at = static_cast<size_t>(mine.first) * element();
   auto* result = static_cast<std::byte*>(call_.recv.address);
   exchange(
-      1, [&](uint32_t step, uint32_t) { publish(step, call_.send.address, all); },
-      [&](uint32_t step, uint32_t) {
+      1, [&](Step step, uint32_t) { publish(step, call_.send.address, all); },
+      [&](Step step, uint32_t) {
         for_each_peer([&](int rank) { static_cast<void>(wait_for(rank, step, all)); });
         combine(result, mine.count, [&](int rank) { return wait_for(rank, step, all).data + at; });
+        check_terms(step, all);
       });
 }
 
 void Run::allreduce_partitioned() {
-  const int64_t page = static_cast<int64_t>(SlotChannel::kPageBytes / element()), count = call_.send.count;
-  const int64_t group = page * SlotChannel::kPipelineSteps;
+  const int64_t page = static_cast<int64_t>(SlotSteps::kPageBytes / element()), count = call_.send.count;
+  const int64_t group = page * SlotSteps::kPipelineSteps;
   for (int64_t first = 0; first < count; first += group) {
     const int64_t n = std::min(group, count - first);
     allreduce_group(first, n, static_cast<uint32_t>((n + page - 1) / page));
@@ -55,13 +57,13 @@ void Run::allreduce_partitioned() {
 // before.
 void Run::allreduce_group(int64_t first, int64_t n, uint32_t pages) {
   const size_t size = element();
-  const int64_t page = static_cast<int64_t>(SlotChannel::kPageBytes / size);
+  const int64_t page = static_cast<int64_t>(SlotSteps::kPageBytes / size);
   const auto* mine = static_cast<const std::byte*>(call_.send.address);
   auto* result = static_cast<std::byte*>(call_.recv.address);
   const auto elements = [&](uint32_t i) { return std::min(page, n - i * page); };
   const auto page_offset = [&](uint32_t i) { return static_cast<size_t>(first + i * page) * size; };
   const auto part = [&](uint32_t i, int rank) { return Part(elements(i), call_.size, rank); };
-  const uint32_t inputs = channel_.reserve_steps(2 * pages), results = inputs + pages;
+  const Step inputs = channel_.reserve_steps(2 * pages), results = inputs + pages;
 
   for (uint32_t i = 0; i < pages; ++i) {
     const size_t all = static_cast<size_t>(elements(i)) * size;
@@ -90,6 +92,8 @@ void Run::allreduce_group(int64_t first, int64_t n, uint32_t pages) {
         return rank == call_.rank ? mine + page_offset(i) + at
                                   : channel_.wait_published(rank, inputs + i).data + at;
       });
+    check_terms(inputs + i, all);
+    channel_.note_read(inputs + i);
     // A copy does not read the lines of the slot from the cores that read them last, as the operation would.
     if (target != slot && published != 0) std::memcpy(slot, target, bytes);
     channel_.publish(results + i, published);
@@ -101,8 +105,7 @@ void Run::allreduce_group(int64_t first, int64_t n, uint32_t pages) {
       receive(rank, results + i, result + page_offset(i) + static_cast<size_t>(theirs.first) * size,
               static_cast<size_t>(theirs.count) * size);
     }
-  channel_.all_have_read(results - 1);
-  channel_.acknowledge(results + pages - 1);
+  channel_.exchanged(results, results + pages - 1);
 }
 
 }  // namespace weft::coll::host

@@ -12,11 +12,11 @@ void Run::allgather() {
   const uint64_t own = static_cast<uint64_t>(call_.rank) * block, offset = call_.in_place ? own : 0;
   const p2p::Buffer mine = call_.in_place ? in : call_.send.whole();
   if (!call_.in_place) copy_own_block(in, own, mine, 0, packed_bytes(mine) == static_cast<int64_t>(block));
-  const StepSegments segments{block, SlotChannel::kPageBytes};
+  const StepSegments segments{block, SlotSteps::kPageBytes};
   exchange(
       segments.steps(),
-      [&](uint32_t step, uint32_t i) { publish(step, mine, offset + segments.first(i), segments.bytes(i)); },
-      [&](uint32_t step, uint32_t i) {
+      [&](Step step, uint32_t i) { publish(step, mine, offset + segments.first(i), segments.bytes(i)); },
+      [&](Step step, uint32_t i) {
         for_each_peer([&](int peer) {
           receive(peer, step, in, static_cast<uint64_t>(peer) * block + segments.first(i), segments.bytes(i));
         });
@@ -27,7 +27,7 @@ void Run::allgather() {
 void Run::alltoall_single_copy() {
   ContiguousBuffer blocks;
   open(blocks, call_.send.part(0, call_.size * call_.send.count), true);
-  const uint32_t step = channel_.reserve_steps(1);
+  const Step step = channel_.reserve_steps(1);
   publish_address(step, blocks.data());
   for_each_peer([&](int peer) {
     ContiguousBuffer in;
@@ -51,8 +51,8 @@ void Run::alltoall() {
   const StepSegments segments{block, block_segment_bytes(call_.size - 1)};
   exchange(
       segments.steps(),
-      [&](uint32_t step, uint32_t i) { publish_blocks(step, out, segments.first(i), segments.bytes(i)); },
-      [&](uint32_t step, uint32_t i) {
+      [&](Step step, uint32_t i) { publish_blocks(step, out, segments.first(i), segments.bytes(i)); },
+      [&](Step step, uint32_t i) {
         for_each_peer([&](int peer) {
           receive_block(peer, step, in, static_cast<uint64_t>(peer) * block + segments.first(i),
                         segments.bytes(i));

@@ -3,6 +3,7 @@
 
 #include "base/config.hpp"
 #include "coll/host/run.hpp"
+#include "coll/host/slot_channel.hpp"
 
 namespace weft::coll::host {
 namespace {

@@ -7,8 +7,8 @@ namespace weft::coll::host {
 
 void Run::bcast() {
   const p2p::Buffer data = call_.recv.whole();
-  const StepSegments segments{call_.bytes, SlotChannel::kPageBytes};
-  const uint32_t first = channel_.reserve_steps(segments.steps());
+  const StepSegments segments{call_.bytes, SlotSteps::kPageBytes};
+  const Step first = channel_.reserve_steps(segments.steps());
   for (uint32_t i = 0; i < segments.steps(); ++i) {
     const size_t n = segments.bytes(i);
     root() ? publish(first + i, data, segments.first(i), n)
@@ -19,10 +19,10 @@ void Run::bcast() {
 
 void Run::reduce() {
   const auto* mine = static_cast<const std::byte*>(call_.send.address);
-  const StepSegments segments{call_.bytes, SlotChannel::kPageBytes};
-  const uint32_t first = channel_.reserve_steps(segments.steps());
+  const StepSegments segments{call_.bytes, SlotSteps::kPageBytes};
+  const Step first = channel_.reserve_steps(segments.steps());
   for (uint32_t i = 0; i < segments.steps(); ++i) {
-    const uint32_t step = first + i;
+    const Step step = first + i;
     const size_t n = segments.bytes(i), at = segments.first(i);
     if (!root()) {
       publish(step, mine + at, n);
@@ -33,6 +33,7 @@ void Run::reduce() {
     std::byte* target = call_.in_place ? channel_.claim(step, n) : result;
     combine(target, static_cast<int64_t>(n / element()),
             [&](int rank) { return rank == call_.rank ? mine + at : wait_for(rank, step, n).data; });
+    check_terms(step, n);
     if (call_.in_place && outcome_.ok()) p2p::copy_small(result, target, n);
     channel_.acknowledge_batched(step, n);
   }
@@ -46,8 +47,8 @@ void Run::gather() {
   if (root() && !call_.in_place)
     copy_own_block(in, static_cast<uint64_t>(call_.rank) * block, mine, 0,
                    packed_bytes(mine) == static_cast<int64_t>(block));
-  const StepSegments segments{block, SlotChannel::kPageBytes};
-  const uint32_t first = channel_.reserve_steps(segments.steps());
+  const StepSegments segments{block, SlotSteps::kPageBytes};
+  const Step first = channel_.reserve_steps(segments.steps());
   for (uint32_t i = 0; i < segments.steps(); ++i) {
     const size_t n = segments.bytes(i);
     if (root())
@@ -61,7 +62,7 @@ void Run::gather() {
 }
 
 void Run::scatter_single_copy() {
-  const uint32_t step = channel_.reserve_steps(1);
+  const Step step = channel_.reserve_steps(1);
   ContiguousBuffer data;
   if (root()) {
     open(data, call_.send.part(0, call_.size * call_.send.count), true);
@@ -85,7 +86,7 @@ void Run::scatter() {
                    packed_bytes(in) == static_cast<int64_t>(block));
   if (single_copy_) return scatter_single_copy();
   const StepSegments segments{block, block_segment_bytes(call_.size - 1)};
-  const uint32_t first = channel_.reserve_steps(segments.steps());
+  const Step first = channel_.reserve_steps(segments.steps());
   for (uint32_t i = 0; i < segments.steps(); ++i) {
     const size_t n = segments.bytes(i);
     root() ? publish_blocks(first + i, out, segments.first(i), n)

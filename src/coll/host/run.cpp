@@ -24,13 +24,13 @@ Error Run::size_mismatch(int rank, size_t published, size_t expected) {
                                    " were expected: make counts and types of both sides agree");
 }
 
-void Run::publish_address(uint32_t step, const void* address) {
+void Run::publish_address(Step step, const void* address) {
   const PublishedAddress published{reinterpret_cast<uint64_t>(address), outcome_.ok() ? 0u : 1u};
   std::memcpy(channel_.claim(step, sizeof published), &published, sizeof published);
   channel_.publish(step, sizeof published);
 }
 
-void Run::read_remote(int rank, uint32_t step, void* to, uint64_t offset, size_t n) {
+void Run::read_remote(int rank, Step step, void* to, uint64_t offset, size_t n) {
   PublishedAddress published;
   std::memcpy(&published, channel_.wait_published(rank, step).data, sizeof published);
   if (channel_.broken()) return record_error(channel_.failure());
@@ -56,7 +56,7 @@ void Run::repack_own_block(const p2p::Buffer& to, uint64_t to_offset, const p2p:
 }
 
 /// Publishes bytes [first, first + n) of all blocks but this rank's own.
-void Run::publish_blocks(uint32_t step, const p2p::Buffer& blocks, uint64_t first, uint64_t n) {
+void Run::publish_blocks(Step step, const p2p::Buffer& blocks, uint64_t first, uint64_t n) {
   const size_t published = outcome_.ok() ? n * static_cast<size_t>(call_.size - 1) : 0;
   std::byte* target = channel_.claim(step, published);
   if (published != 0)
@@ -68,10 +68,11 @@ void Run::publish_blocks(uint32_t step, const p2p::Buffer& blocks, uint64_t firs
 }
 
 /// Receives this rank's part of what publish_blocks() has published.
-void Run::receive_block(int rank, uint32_t step, const p2p::Buffer& to, uint64_t offset, size_t n) {
+void Run::receive_block(int rank, Step step, const p2p::Buffer& to, uint64_t offset, size_t n) {
   const Published published = wait_for(rank, step, n * static_cast<size_t>(call_.size - 1));
   if (outcome_.ok()) [[likely]]
     unpack(to, offset, published.data + block_index(call_.rank, rank) * n, n);
+  channel_.check_unchanged(rank, step, published.size);
 }
 
 Status Run::operator()() {

@@ -9,7 +9,7 @@
 
 #include "coll/algorithm/order.hpp"
 #include "coll/host/contiguous_buffer.hpp"
-#include "coll/host/slot_channel.hpp"
+#include "coll/host/slot_steps.hpp"
 #include "coll/schedule/call.hpp"
 
 namespace weft::coll::host {
@@ -26,7 +26,7 @@ struct StepSegments {
 
 /// Bytes of each block in one step, where a page holds a segment of `blocks` blocks.
 inline uint64_t block_segment_bytes(int blocks) {
-  const uint64_t segment = SlotChannel::kPageBytes / static_cast<uint64_t>(blocks);
+  const uint64_t segment = SlotSteps::kPageBytes / static_cast<uint64_t>(blocks);
   return segment > 64 ? segment & ~uint64_t{63} : segment;
 }
 
@@ -35,7 +35,7 @@ class Run {
  public:
   /// `single_copy`: the ranks of alltoall and scatter read each other's memory; otherwise each rank copies
   /// its data into shared memory.
-  Run(const Call& call, SlotChannel& channel, bool single_copy)
+  Run(const Call& call, SlotSteps& channel, bool single_copy)
       : call_(call), channel_(channel), single_copy_(single_copy), rank_order_(algorithm::rank_order(call)) {
     if (call.failed != nullptr) record_error(call.failed->copy());
   }
@@ -70,21 +70,21 @@ class Run {
       outcome_ = std::move(status);
   }
   /// Publishes `n` bytes. After an error the rank publishes no bytes, which the waiting ranks detect.
-  void publish(uint32_t step, const void* from, size_t n) {
+  void publish(Step step, const void* from, size_t n) {
     if (!outcome_.ok()) [[unlikely]]
       n = 0;
     p2p::copy_small(channel_.claim(step, n), from, n);
     channel_.publish(step, n);
   }
   /// Publishes bytes [offset, offset + n) of the packed data of a buffer.
-  void publish(uint32_t step, const p2p::Buffer& from, uint64_t offset, size_t n) {
+  void publish(Step step, const p2p::Buffer& from, uint64_t offset, size_t n) {
     if (!outcome_.ok()) [[unlikely]]
       n = 0;
     pack(from, offset, channel_.claim(step, n), n);
     channel_.publish(step, n);
   }
   /// Waits for the data of a rank; records an error unless its size is `n` bytes.
-  [[nodiscard]] Published wait_for(int rank, uint32_t step, size_t n) {
+  [[nodiscard]] Published wait_for(int rank, Step step, size_t n) {
     const Published published = channel_.wait_published(rank, step);
     if (channel_.broken()) [[unlikely]]
       record_error(channel_.failure());
@@ -92,16 +92,18 @@ class Run {
       record_error(size_mismatch(rank, published.size, n));
     return published;
   }
-  void receive(int rank, uint32_t step, void* to, size_t n) {
+  void receive(int rank, Step step, void* to, size_t n) {
     const Published published = wait_for(rank, step, n);
     if (outcome_.ok()) [[likely]]
       p2p::copy_small(to, published.data, n);
+    channel_.check_unchanged(rank, step, published.size);
   }
   /// Receives bytes [offset, offset + n) of the packed data of a buffer.
-  void receive(int rank, uint32_t step, const p2p::Buffer& to, uint64_t offset, size_t n) {
+  void receive(int rank, Step step, const p2p::Buffer& to, uint64_t offset, size_t n) {
     const Published published = wait_for(rank, step, n);
     if (outcome_.ok()) [[likely]]
       unpack(to, offset, published.data, n);
+    channel_.check_unchanged(rank, step, published.size);
   }
   // Steps copy parts of the packed data between the buffers and shared memory, whatever their types.
   static void pack(const p2p::Buffer& from, uint64_t offset, std::byte* to, size_t n) {
@@ -131,30 +133,29 @@ class Run {
   [[nodiscard]] static Error own_block_mismatch();
   void repack_own_block(const p2p::Buffer& to, uint64_t to_offset, const p2p::Buffer& from,
                         uint64_t from_offset) const;
-  void receive_block(int rank, uint32_t step, const p2p::Buffer& to, uint64_t offset, size_t n);
+  void receive_block(int rank, Step step, const p2p::Buffer& to, uint64_t offset, size_t n);
   [[nodiscard]] static Error size_mismatch(int rank, size_t published, size_t expected);
   template <class F>
   void for_each_peer(F&& f) const {
     for (int rank = call_.rank + 1; rank < call_.size; ++rank) f(rank);
     for (int rank = 0; rank < call_.rank; ++rank) f(rank);
   }
-  void publish_address(uint32_t step, const void* address);
-  void read_remote(int rank, uint32_t step, void* to, uint64_t offset, size_t n);
+  void publish_address(Step step, const void* address);
+  void read_remote(int rank, Step step, void* to, uint64_t offset, size_t n);
   /// Every rank publishes its data and reads those of all ranks, up to kPipelineSteps steps at a time. A rank
   /// publishes the first step of a group after it has read all groups before.
   template <class Write, class Read>
   void exchange(uint32_t steps, Write&& write, Read&& read) {
-    const uint32_t first = channel_.reserve_steps(steps);
-    for (uint32_t group = 0; group < steps; group += SlotChannel::kPipelineSteps) {
-      const uint32_t end = std::min(steps, group + SlotChannel::kPipelineSteps);
+    const Step first = channel_.reserve_steps(steps);
+    for (uint32_t group = 0; group < steps; group += SlotSteps::kPipelineSteps) {
+      const uint32_t end = std::min(steps, group + SlotSteps::kPipelineSteps);
       for (uint32_t i = group; i < end; ++i) write(first + i, i);
       channel_.sleep_until_published(first + end - 1);
       for (uint32_t i = group; i < end; ++i) read(first + i, i);
-      channel_.all_have_read(first + group - 1);
+      channel_.exchanged(first + group, first + end - 1);
     }
-    if (steps > 1) channel_.acknowledge(first + steps - 1);
   }
-  void publish_blocks(uint32_t step, const p2p::Buffer& blocks, uint64_t first, uint64_t n);
+  void publish_blocks(Step step, const p2p::Buffer& blocks, uint64_t first, uint64_t n);
   /// Index of the block for rank `of` among the blocks that rank `by` publishes: all but its own.
   [[nodiscard]] static uint64_t block_index(int of, int by) {
     return static_cast<uint64_t>(of < by ? of : of - 1);
@@ -166,10 +167,14 @@ class Run {
   /// Terms of this run in algorithm::combine(). Stale after an error.
   template <class Term>
   struct Terms;
+  /// The terms of the peers have not changed while they were combined.
+  void check_terms(Step step, size_t n) const {
+    if (outcome_.ok()) for_each_peer([&](int rank) { channel_.check_unchanged(rank, step, n); });
+  }
   [[nodiscard]] size_t element() const { return static_cast<size_t>(call_.recv.type->size()); }
 
   const Call& call_;
-  SlotChannel& channel_;
+  SlotSteps& channel_;
   const bool single_copy_, rank_order_;
   Status outcome_;
 };

@@ -79,7 +79,7 @@ inline constexpr size_t kSlotBytes = 48, kPageBytes = 16 * 1024;
 /// Data published by a rank in one step of a blocking collective. `sequence`, the step number, is stored
 /// last. Data larger than kSlotBytes are in the step's page.
 struct Slot {
-  alignas(kCacheLine) std::atomic<uint32_t> sequence;
+  alignas(kCacheLine) std::atomic<uint64_t> sequence;
   uint32_t size;
   alignas(16) std::byte data[kSlotBytes];
 };
@@ -102,7 +102,7 @@ struct SetupDescriptor {
 /// Shared memory of one rank in one communicator: written by its owner, read by the communicator's other
 /// ranks. Blocking collectives use slots and pages round-robin; coll/gpu uses the other fields.
 struct SlotArea {
-  alignas(kCacheLine) std::atomic<uint32_t> done;  ///< last step whose data the owner has read
+  alignas(kCacheLine) std::atomic<uint64_t> done;  ///< last step whose data the owner has acknowledged
   alignas(kCacheLine) std::atomic<uint32_t> left;  ///< ranks that have detached from this slot area
   Slot slots[kSlots];
   alignas(kCacheLine) std::atomic<uint32_t> seen;      ///< last call descriptor read by the owner
@@ -112,6 +112,10 @@ struct SlotArea {
   std::atomic<uint32_t> failed;  ///< last call whose kernel failed on the owner's GPU
   /// 1 once the owner has given up a step because a rank has failed: what it published may change.
   std::atomic<uint32_t> broken;
+  /// Builds with assertions: the last step whose data the owner has read, and the steps for which it has
+  /// claimed its slots and pages.
+  alignas(kCacheLine) std::atomic<uint64_t> read;
+  std::atomic<uint64_t> slot_steps[kSlots], page_steps[kPages];
   SetupDescriptor setup;
   CallDescriptor call_descriptors[kCallDescriptors];
   alignas(4096) std::byte pages[kPages][kPageBytes];

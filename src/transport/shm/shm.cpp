@@ -324,7 +324,7 @@ std::optional<uint32_t> Shm::lease_slot_area(uint32_t ranks) {
   for (uint32_t index = 0; index < kSlotAreas; ++index) {
     SlotArea& area = area_->slot_areas[index];
     if (area.left.load(std::memory_order_acquire) != slot_area_users_[index]) continue;
-    area.done.store(0, std::memory_order_relaxed);
+    for (auto* word : {&area.done, &area.read}) word->store(0, std::memory_order_relaxed);
     area.left.store(0, std::memory_order_relaxed);
     for (Slot& slot : area.slots) slot.sequence.store(0, std::memory_order_relaxed);
     for (CallDescriptor& descriptor : area.call_descriptors)
