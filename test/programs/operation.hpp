@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operation: one collective or one exchange of messages among the ranks of a communicator. Every word that it
-// moves is a function of its salt, so that each rank knows what it has to receive.
+// moves is a function of its salt, so that each rank can compute what it has to receive.
 #pragma once
 #include <mpi.h>
 
