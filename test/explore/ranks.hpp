@@ -14,8 +14,8 @@
 
 namespace explore {
 
-/// Chooses ranks. `ready[r]`: rank r has not returned, and some rank has passed a point since its last wait; at
-/// least one is.
+/// Chooses ranks. `ready[r]`: rank r has not returned, and some rank has passed a point since its last wait;
+/// at least one is.
 class Order {
  public:
   virtual ~Order() = default;
