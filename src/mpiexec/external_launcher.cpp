@@ -101,7 +101,9 @@ std::string prterun_mapping(const Options& options) {
 /// --output of prterun; empty: the default.
 std::string prterun_output(const Options& options) {
   Words words;
-  if (options.tag_output) words.emplace_back("tag");
+  if (options.labels == Labels::rank) words.emplace_back("rank");
+  if (options.labels == Labels::full_tag) words.emplace_back("tag-fullname");
+  if (words.empty() && options.labels != Labels::none) words.emplace_back("tag");
   if (options.timestamp_output) words.emplace_back("timestamp");
   if (options.merge_output) words.emplace_back("merge-stderr-to-stdout");
   return join(words, ",");
@@ -126,6 +128,8 @@ Result<LauncherCommand> plan_srun(const Options& options, const Launchers& launc
       refuse("srun", {{options.map_by != MapBy::slot && options.map_by != MapBy::node, "--map-by"},
                       {name_of_binding(options.bind_to) != nullptr, "--bind-to package, numa or l3cache"}}));
   WEFT_TRY(refuse_placement_and_output("srun", options));
+  WEFT_TRY(refuse(
+      "srun", {{options.labels == Labels::pattern || options.labels == Labels::time, "-prepend-pattern"}}));
   LauncherCommand to{"srun (Slurm job " + launchers.job + ")", {launchers.srun}, {}, {}};
   append(to.argv,
          {"--mpi=" + launchers.slurm_mpi, "--ntasks=" + std::to_string(options.ranks()), "--overcommit",
@@ -145,7 +149,7 @@ Result<LauncherCommand> plan_srun(const Options& options, const Launchers& launc
   if (options.bind_to == BindTo::core) to.argv.push_back("--cpu-bind=verbose,cores");
   if (options.bind_to == BindTo::none) to.argv.push_back("--cpu-bind=none");
   if (options.bind_to == BindTo::share && options.report_bindings) to.argv.push_back("--cpu-bind=verbose");
-  if (options.tag_output) to.argv.push_back("--label");
+  if (options.labels != Labels::none) to.argv.push_back("--label");
   const std::string& directory = options.programs.front().directory;
   for (const Program& program : options.programs)
     if (program.directory != directory) return unsupported_option("srun", "a different -wdir per program");
@@ -179,10 +183,11 @@ Result<LauncherCommand> plan_prterun(const Options& options, const Launchers& la
   auto hosts = host_list(options);
   if (!hosts) return std::move(hosts).error();
   if (options.map_by == MapBy::gpu) return unsupported_option("prterun", "--map-by gpu");
-  WEFT_TRY(
-      refuse("prterun", {{options.continue_on_failure, "--continue-on-failure"},
-                         {!options.cpus.empty(), "--cpu-list"},
-                         {!options.output_file.empty() || !options.error_file.empty(), "output to files"}}));
+  WEFT_TRY(refuse("prterun",
+                  {{options.continue_on_failure, "--continue-on-failure"},
+                   {options.labels == Labels::pattern || options.labels == Labels::time, "-prepend-pattern"},
+                   {!options.cpus.empty(), "--cpu-list"},
+                   {!options.output_file.empty() || !options.error_file.empty(), "output to files"}}));
   LauncherCommand to{"prterun", {launchers.prterun}, {}, {}};
   if (const std::string prefix = prefix_of(launchers.prterun); !prefix.empty())
     append(to.argv, {"--prefix", prefix});
@@ -220,7 +225,8 @@ Result<LauncherCommand> plan_hydra(const Options& options, const Launchers& laun
   WEFT_TRY(refuse_placement_and_output("mpiexec.hydra", options));
   LauncherCommand to{"mpiexec.hydra", {launchers.hydra, "-hosts", *hosts}, {}, {}};
   if (options.bind_to == BindTo::core || options.map_by == MapBy::core) append(to.argv, {"-bind-to", "core"});
-  if (options.tag_output) to.argv.push_back("-prepend-rank");
+  if (options.labels == Labels::pattern) append(to.argv, {"-prepend-pattern", options.label_pattern});
+  if (options.labels != Labels::none && options.labels != Labels::pattern) to.argv.push_back("-prepend-rank");
   if (options.input_rank != 0) append(to.argv, {"-s", input_word(options)});
   if (options.continue_on_failure) to.argv.push_back("-disable-auto-cleanup");
   for (const Program& program : options.programs) {

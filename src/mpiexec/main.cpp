@@ -20,6 +20,7 @@
 #include "mpiexec/external_launcher.hpp"
 #include "mpiexec/input.hpp"
 #include "mpiexec/job.hpp"
+#include "mpiexec/labels.hpp"
 #include "mpiexec/options.hpp"
 #include "mpiexec/other_options.hpp"
 #include "mpiexec/output.hpp"
@@ -61,8 +62,8 @@ int run_job(Job::First first, TerminalInput& input, const InheritedState& inheri
   if (!supervisor) return print_error(supervisor.error(), kStartExitCode);
   const Options& options = defaults.options;
   Output output(output_sources(first.channels),
-                {options.tag_output, options.timestamp_output, options.merge_output, options.output_file,
-                 options.error_file, options.copy_output, input.active() ? options.input_rank : -1});
+                {label_pattern(options), first.id, options.merge_output, options.output_file,
+                 options.error_file, options.copy_output});
   Job job(std::move(first), *supervisor, input, output, defaults);
   Status ready = output.start();
   if (ready.ok()) ready = job.open();
@@ -85,9 +86,10 @@ int start(const Options& options, char** argv, char** environment) {
   if (!cpus) return print_error(cpus.error(), kUsageExitCode);
   auto bindings = plan_bindings(options, read_topology("/sys", *cpus), std::getenv("CUDA_VISIBLE_DEVICES"));
   if (!bindings) return print_error(bindings.error(), kUsageExitCode);
-  if (options.report_bindings)
+  if (options.report_bindings || options.do_not_launch)
     for (size_t rank = 0; rank < bindings->size(); ++rank)
       print_message("rank " + std::to_string(rank) + ": " + (*bindings)[rank].description);
+  if (options.do_not_launch) return 0;
   const std::string job_id = unique_job_id();
   const std::string libraries = library_directory();
   auto plans = plan_ranks(options, *bindings, job_id, libraries, environment);
@@ -191,6 +193,12 @@ int run(int argc, char** argv, char** environment) {
   if (needs_external_launcher(*options) && (options->gdb || options->xterm))
     return print_error(
         Error(Errc::arg, "--gdb and --xterm start processes on this host only: attach to a rank there"),
+        kUsageExitCode);
+  if (needs_external_launcher(*options) && options->do_not_launch)
+    return print_error(
+        Error(Errc::arg,
+              "--do-not-launch: processes of other hosts are placed by their launcher, such as "
+              "mpirun --do-not-launch --display map of Open MPI"),
         kUsageExitCode);
   if (needs_external_launcher(*options))
     return print_error(exec_external_launcher(*options, library_directory(), environment), kUsageExitCode);

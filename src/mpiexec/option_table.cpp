@@ -9,6 +9,7 @@
 
 #include "launch/environment.hpp"
 #include "mpiexec/hosts.hpp"
+#include "mpiexec/labels.hpp"
 #include "mpiexec/output_file.hpp"
 #include "mpiexec/placement.hpp"
 
@@ -20,6 +21,8 @@ namespace {
 Status add_variables(State& state, std::vector<std::pair<std::string, std::string>>& to,
                      const std::string& name, const std::string& value) {
   const size_t equals = value.find('=');
+  if (value.starts_with("-") || value.find_first_of(" \t\n") < equals)
+    return bad_value(name, value, "NAME or NAME=VALUE, without blanks in the name");
   if (equals != std::string::npos) {
     if (equals == 0) return bad_value(name, value, "NAME or NAME=VALUE");
     to.emplace_back(value.substr(0, equals), value.substr(equals + 1));
@@ -87,13 +90,39 @@ Status set_waits(State& state, const std::string& name, const std::string& value
 }
 
 Status set_launcher(State& state, const std::string& name, const std::string& value) {
+  if (value == "fork") {  // of Hydra: on this host only
+    state.options.launcher = Launcher::weft;
+    return {};
+  }
+  for (const char* remote :
+       {"ssh", "rsh", "ll", "lsf", "sge", "pbs", "pbsdsh", "pdsh", "blaunch", "qrsh", "manual", "persist"})
+    if (value == remote) {
+      state.notes.push_back(name + " " + value + " has no effect: processes of one host need no daemons; " +
+                            "--host and --hostfile start them on others, by --launcher prrte or hydra");
+      return {};
+    }
   return set_word<Launcher>(name, value,
                             {{"auto", Launcher::automatic},
                              {"weft", Launcher::weft},
                              {"slurm", Launcher::slurm},
+                             {"srun", Launcher::slurm},
                              {"prrte", Launcher::prrte},
                              {"hydra", Launcher::hydra}},
                             state.options.launcher);
+}
+
+Status set_labels(State& state, const std::string& name, const std::string& value) {
+  return set_word<Labels>(name, value,
+                          {{"tag", Labels::tag},
+                           {"tag-fullname", Labels::full_tag},
+                           {"rank", Labels::rank},
+                           {"hydra", Labels::hydra},
+                           {"gforker", Labels::gforker},
+                           {"pals", Labels::pals},
+                           {"slurm", Labels::slurm},
+                           {"time", Labels::time},
+                           {"none", Labels::none}},
+                          state.options.labels);
 }
 
 /// Returns an apply function that changes the options of the job.
@@ -134,6 +163,13 @@ auto pattern(std::string Options::*member) {
 Status set_ranks(State& state, const std::string& name, const std::string& value) {
   auto ranks = launch::parse_int(value, 1, kMaxRanks);
   if (!ranks) return bad_value(name, value, "a number from 1 to " + std::to_string(kMaxRanks));
+  if (!state.program.counted_by.empty())
+    return Error(Errc::arg, "the number of processes is given twice (" + state.program.counted_by + ", " +
+                                name + " " + value + "): leave one out" +
+                                (name == "-c" || state.program.counted_by.starts_with("-c ")
+                                     ? "; the CPUs of each process, -c of srun, are --map-by slot:PE=N"
+                                     : "; another program begins after ':'"));
+  state.program.counted_by = name + " " + value;
   state.program.ranks = *ranks;
   state.counted = true;
   return {};
@@ -141,7 +177,7 @@ Status set_ranks(State& state, const std::string& name, const std::string& value
 
 const std::vector<Row>& option_table() {
   static const std::vector<Row> rows = {
-      {{"n", "np", "c"}, "N", "start N processes of the program (default 1)", set_ranks},
+      {{"n", "np", "c", "ntasks"}, "N", "start N processes of the program (default 1)", set_ranks},
       {{"per-host"}, "N", "start N processes on each host", of_options(set_per_host)},
       {{"x"},
        "NAME[=VALUE]",
@@ -212,25 +248,40 @@ const std::vector<Row>& option_table() {
        nullptr,
        "print which cores each process may use",
        flag(&Options::report_bindings)},
+      {{"do-not-launch"},
+       nullptr,
+       "print which cores each process would get, and start nothing",
+       flag(&Options::do_not_launch)},
       {{"oversubscribe"},
        nullptr,
        "allow more processes than cores with --bind-to core",
        flag(&Options::oversubscribe)},
       {{"tag-output"},
        nullptr,
-       "begin each line of output with [rank]<stdout>: ",
-       flag(&Options::tag_output)},
+       "begin each line of output with [1,rank]<stdout>: (1: the job, 2 the first spawned one)",
+       [](State& state, const std::string& name, const std::string&) {
+         return set_labels(state, name, "tag");
+       }},
+      {{"labels"},
+       "tag|tag-fullname|rank|hydra|gforker|pals|slurm|time|none",
+       "labels of lines of output in the form of another launcher: see docs/launch.md",
+       set_labels},
+      {{"prepend-pattern"},
+       "TEXT",
+       "begin each line of output with this text; %r is the rank, %h the host, %t the time",
+       of_options(set_label_pattern)},
       {{"timestamp-output"},
        nullptr,
-       "begin each line of output with the time",
+       "begin each line of output with [time]<stdout>: ",
        flag(&Options::timestamp_output)},
       {{"merge-stderr-to-stdout"},
        nullptr,
        "send the processes' standard error to standard output",
        flag(&Options::merge_output)},
       {{"output"},
-       "tag|timestamp|merge|dir=FOLDER",
-       "the same as --tag-output, ...; dir: files FOLDER/1/rank.N/stdout and stderr; comma-separated",
+       "tag|tag-fullname|rank|timestamp|merge|dir=FOLDER",
+       "the same as --tag-output, ...; rank: [rank]<stdout>: ; dir: files FOLDER/1/rank.N/stdout and stderr; "
+       "comma-separated",
        of_options(set_output)},
       {{"output-filename"},
        "FOLDER[:nocopy]",

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include "launch/environment.hpp"
+#include "mpiexec/config_file.hpp"
 #include "mpiexec/option_table.hpp"
 #include "mpiexec/other_options.hpp"
 
@@ -50,21 +52,90 @@ Error unknown_option(const std::string& argument, const std::string& name) {
                               " (mpiexec --help lists the options; options of the program follow its name)");
 }
 
+/// Returns the name of an option, without dashes and value.
+std::string name_of(const std::string& argument) {
+  const std::string body = argument.substr(argument.starts_with("--") ? 2 : 1);
+  return body.substr(0, body.find('='));
+}
+
+/// Returns true for -n2, which is -n 2.
+bool is_joined_count(const std::string& argument) {
+  return argument.size() > 2 && argument.starts_with("-n") &&
+         argument.find_first_not_of("0123456789", 2) == argument.npos;
+}
+
+bool is_option(const std::string& word) {
+  if (word.size() < 2 || word[0] != '-') return false;
+  const std::string name = name_of(word);
+  return find_row(name) != nullptr || values_of_other_option(name) >= 0 || names_file(word) ||
+         is_joined_count(word);
+}
+
+/// Returns the word after an option, and advances i past it. A word that is an option itself, or ":", is no
+/// value: it would be swallowed. `usage`: how the option is written, `joined`: how with such a value (empty:
+/// never).
+Result<std::string> next_value(const std::vector<std::string>& arguments, size_t& i, const std::string& name,
+                               const std::string& usage, const std::string& joined) {
+  const std::string problem = name + " needs a value: " + usage;
+  if (i == arguments.size()) return Error(Errc::arg, problem);
+  const std::string& word = arguments[i];
+  if (word == kNextProgram) return Error(Errc::arg, problem + " (the next word is ':')");
+  if (is_option(word))
+    return Error(Errc::arg, problem + " (the next word, '" + word + "', is an option" +
+                                (joined.empty() ? "" : "; as a value: " + joined + word) + ")");
+  return arguments[i++];
+}
+
 Status read_option(State& state, const std::vector<std::string>& arguments, size_t& i);
+
+/// Reads the values of an option of another MPI. `values` has the value after "=", if there is one.
+Status read_other_values(const std::vector<std::string>& arguments, size_t& i, const std::string& option,
+                         std::vector<std::string>& values) {
+  const std::string name = with_dashes(option);
+  if (is_joined_option(option)) {
+    values.resize(1);
+    return {};
+  }
+  const auto wanted = static_cast<size_t>(values_of_other_option(option));
+  const bool variable = sets_variable(option);
+  const std::string usage = variable      ? name + " NAME VALUE or " + name + " NAME=VALUE"
+                            : wanted == 2 ? name + " NAME VALUE"
+                                          : name + " VALUE";
+  while (values.size() < wanted) {
+    if (values.size() == 1) {
+      const size_t equals = values[0].find('=');
+      if (equals != std::string::npos && variable) {
+        values.push_back(values[0].substr(equals + 1));
+        values[0].erase(equals);
+        break;
+      }
+      if (equals != std::string::npos)
+        return Error(Errc::arg,
+                     name + " " + values[0] + ": " + name + " takes 2 values, NAME VALUE, without '='");
+    }
+    const std::string joined = wanted == 1                      ? name + "="
+                               : variable && values.size() == 1 ? name + " " + values[0] + "="
+                                                                : "";
+    auto value = next_value(arguments, i, name, usage, joined);
+    if (!value) return std::move(value).error();
+    values.push_back(std::move(*value));
+  }
+  if (values.size() == wanted) return {};
+  return Error(Errc::arg, name + " takes " +
+                              (wanted == 0   ? "no value"
+                               : wanted == 1 ? "1 value"
+                                             : "2 values"));
+}
 
 /// Applies an option of another MPI by the options of Weft for it; `i` is the first word after it.
 Status read_other_option(State& state, const std::vector<std::string>& arguments, size_t& i,
                          const std::string& name, const std::string* value) {
   std::vector<std::string> values;
   if (value != nullptr) values.push_back(*value);
-  const auto wanted = static_cast<size_t>(values_of_other_option(name));
-  while (values.size() < wanted && i < arguments.size()) values.push_back(arguments[i++]);
-  if (values.size() != wanted)
-    return Error(Errc::arg, with_dashes(name) + " takes " + std::to_string(wanted) +
-                                (wanted == 1 ? " value" : " values"));
+  WEFT_TRY(read_other_values(arguments, i, name, values));
   auto translated = translate_other_option(name, values);
   if (!translated) return std::move(translated).error();
-  if (!translated->note.empty()) state.notes.push_back(translated->note);
+  state.notes.insert(state.notes.end(), translated->notes.begin(), translated->notes.end());
   for (size_t own = 0; own < translated->own.size();) WEFT_TRY(read_option(state, translated->own, own));
   return {};
 }
@@ -72,26 +143,24 @@ Status read_other_option(State& state, const std::vector<std::string>& arguments
 /// Applies the option at arguments[i] and advances i past it.
 Status read_option(State& state, const std::vector<std::string>& arguments, size_t& i) {
   const std::string& argument = arguments[i++];
-  const std::string body = argument.substr(argument.starts_with("--") ? 2 : 1);
-  const size_t equals = body.find('=');
-  const std::string name = body.substr(0, equals);
+  const std::string name = name_of(argument);
+  const size_t equals = argument.find('=');
+  const std::string value = equals == argument.npos ? "" : argument.substr(equals + 1);
   const Row* row = find_row(name);
-  if (row == nullptr && values_of_other_option(name) >= 0) {
-    const std::string value = equals == body.npos ? "" : body.substr(equals + 1);
-    return read_other_option(state, arguments, i, name, equals == body.npos ? nullptr : &value);
-  }
-  if (row == nullptr) {  // -n2 is -n 2
-    const bool count = argument[1] == 'n' && body.find_first_not_of("0123456789", 1) == body.npos;
-    return count ? set_ranks(state, "-n", body.substr(1)) : unknown_option(argument, name);
-  }
+  if (row == nullptr && values_of_other_option(name) >= 0)
+    return read_other_option(state, arguments, i, name, equals == argument.npos ? nullptr : &value);
+  if (row == nullptr)
+    return is_joined_count(argument) ? set_ranks(state, "-n", argument.substr(2))
+                                     : unknown_option(argument, name);
+  const std::string shown = with_dashes(name);
   if (row->value == nullptr) {
-    if (equals != std::string::npos) return Error(Errc::arg, with_dashes(name) + " takes no value");
-    return row->apply(state, with_dashes(name), "");
+    if (equals != argument.npos) return Error(Errc::arg, shown + " takes no value");
+    return row->apply(state, shown, "");
   }
-  if (equals != std::string::npos) return row->apply(state, with_dashes(name), body.substr(equals + 1));
-  if (i == arguments.size())
-    return Error(Errc::arg, with_dashes(name) + " needs a value: " + with_dashes(name) + " " + row->value);
-  return row->apply(state, with_dashes(name), arguments[i++]);
+  if (equals != argument.npos) return row->apply(state, shown, value);
+  const bool has_name = std::string_view(row->value).starts_with("NAME");
+  auto next = next_value(arguments, i, shown, shown + " " + row->value, has_name ? "" : shown + "=");
+  return next ? row->apply(state, shown, *next) : std::move(next).error();
 }
 
 /// Completes the current program of the command line.
@@ -140,13 +209,17 @@ int fake_hosts() {
 
 Result<Options> parse_options(const std::vector<std::string>& given) {
   State state;
-  std::vector<std::string> arguments = given;
+  std::vector<std::string> arguments = split_programs(given);
+  size_t file_end = 0;  // the words before it are those of a file
   for (size_t i = 0; i < arguments.size();) {
     const std::string& argument = arguments[i];
     const bool of_python = state.program.python && (argument == "-m" || argument == "-c");
     if (argument.size() > 1 && argument[0] == '-' && argument != "--" && !of_python) {
       if (names_file(argument)) {
-        WEFT_TRY(insert_file(arguments, i));
+        if (i < file_end) return Error(Errc::arg, "a file of options has " + argument + " itself");
+        auto words = insert_file(arguments, i, state.options.warnings);
+        if (!words) return std::move(words).error();
+        file_end = i + *words;
         continue;
       }
       WEFT_TRY(read_option(state, arguments, i));
@@ -157,7 +230,7 @@ Result<Options> parse_options(const std::vector<std::string>& given) {
       continue;
     }
     if (argument == "--") ++i;
-    while (i < arguments.size() && arguments[i] != ":") state.program.argv.push_back(arguments[i++]);
+    while (i < arguments.size() && arguments[i] != kNextProgram) state.program.argv.push_back(arguments[i++]);
     WEFT_TRY(close_program(state));
     if (i < arguments.size()) {
       ++i;

@@ -15,6 +15,7 @@ namespace weft::mpiexec {
 /// One program of the job; several are separated by ":" on the command line.
 struct Program {
   int ranks = 1;
+  std::string counted_by{};  ///< option that has set `ranks`; empty: none
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> variables;  ///< -x NAME=VALUE
   std::string directory;                                       ///< empty: the current directory
@@ -34,6 +35,8 @@ enum class MapBy { slot, core, gpu, package, numa, l3cache, node };
 /// Order of the ranks' numbers. mapping: as --map-by places them; fill: consecutive ranks beside each other;
 /// the others: in turns over these objects.
 enum class RankBy { mapping, fill, package, numa, l3cache };
+/// Labels of the lines of output: the forms of Open MPI (tag, full_tag, rank) and of other launchers.
+enum class Labels { none, tag, full_tag, rank, hydra, gforker, pals, slurm, time, pattern };
 enum class Launcher { automatic, weft, slurm, prrte, hydra };
 
 struct Options {
@@ -51,11 +54,13 @@ struct Options {
   std::string rankfile;           ///< file with the cores of each rank; empty: none
   int input_rank = 0;             ///< rank that reads the standard input; negative: none
   bool merge_output = false;      ///< the ranks' standard error goes to standard output
-  bool timestamp_output = false;
+  Labels labels = Labels::none;
+  std::string label_pattern;            ///< of Labels::pattern
+  bool timestamp_output = false;        ///< labels begin with the time
   std::string output_file, error_file;  ///< patterns of files for the ranks' output; empty: none
   bool copy_output = false;             ///< output in files is also forwarded
-  bool tag_output = false;
   bool report_bindings = false;
+  bool do_not_launch = false;  ///< print the bindings, and start nothing
   bool oversubscribe = false;
   bool continue_on_failure = false;  ///< the other ranks go on when one has failed
   double timeout = 0;                ///< seconds; 0: none

@@ -4,17 +4,18 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <memory>
 #include <system_error>
 #include <utility>
 
+#include "mpiexec/labels.hpp"
 #include "mpiexec/output_file.hpp"
 #include "mpiexec/processes.hpp"
 #include "mpiexec/report.hpp"
@@ -26,16 +27,45 @@ namespace {
 constexpr size_t kReadBytes = 64 * 1024;
 /// A longer line is forwarded in parts; lines of other ranks may appear in between.
 constexpr size_t kMaxLineBytes = 1024 * 1024;
-constexpr int kPromptTimeoutMs = 100;
+/// An incomplete line (a prompt, dots, a progress bar) is forwarded after this time.
+constexpr auto kLineTimeout = std::chrono::milliseconds(100);
+/// Programs that do not flush write their output in blocks of a multiple of this size (4096 bytes in glibc,
+/// 8192 in Python and gfortran), which end anywhere in a line. Its rest comes with the next block, maybe much
+/// later.
+constexpr size_t kProgramBufferBytes = 4096;
+
+bool is_same_file(int a, int b) {
+  struct stat first {
+  }, second{};
+  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+/// Returns the length of the part of `bytes` that can be forwarded at once: up to and with the last line
+/// feed, or a carriage return at the end, or up to a carriage return inside, which begins the next state of a
+/// progress bar. npos: none of these.
+size_t length_to_forward(std::string_view bytes) {
+  const auto last = [&](char byte) -> size_t {
+    const void* at = ::memrchr(bytes.data(), byte, bytes.size());
+    return at == nullptr ? bytes.npos : static_cast<size_t>(static_cast<const char*>(at) - bytes.data());
+  };
+  const size_t line_feed = last('\n'), carriage_return = last('\r');
+  if (carriage_return != bytes.npos && (line_feed == bytes.npos || carriage_return > line_feed))
+    return carriage_return + 1 == bytes.size() ? bytes.size() : carriage_return;
+  return line_feed == bytes.npos ? bytes.npos : line_feed + 1;
+}
 
 }  // namespace
 
 Output::Output(const std::vector<Source>& sources, Format format)
-    : first_streams_(sources.size()), format_(std::move(format)) {
-  for (const Source& source : sources) {
-    if (source.rank == format_.prompting_rank && !source.is_error) prompting_ = streams_.size();
-    streams_.push_back(Stream{source});
-  }
+    : first_streams_(sources.size()),
+      format_(std::move(format)),
+      one_target_(is_same_file(STDOUT_FILENO, STDERR_FILENO)) {
+  for (const Source& source : sources) streams_.push_back(Stream{source});
+}
+
+bool Output::Stream::is_late(Clock::time_point now) const {
+  return !line.empty() && !full_buffer && now - since >= kLineTimeout;
 }
 
 Status Output::create_file(Stream& stream, int ranks) {
@@ -100,6 +130,16 @@ void Output::update_streams() {
   added_.clear();
 }
 
+int Output::timeout() const {
+  auto earliest = Clock::time_point::max();
+  for (const Stream& stream : streams_)
+    if (!stream.line.empty() && !stream.full_buffer)
+      earliest = std::min(earliest, stream.since + kLineTimeout);
+  if (earliest == Clock::time_point::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(earliest - Clock::now());
+  return static_cast<int>(std::max(left.count(), decltype(left.count())(0)));
+}
+
 void Output::run() {
   std::vector<pollfd> events;
   size_t open = streams_.size();
@@ -108,13 +148,11 @@ void Output::run() {
     update_streams();
     events.assign(1, {wake_, POLLIN, 0});
     for (const Stream& stream : streams_) events.push_back({stream.source.fd, POLLIN, 0});
-    const bool prompt = format_.prompting_rank >= 0 && !streams_[prompting_].line.empty();
-    const int ready = last_round ? 0 : ::poll(events.data(), events.size(), prompt ? kPromptTimeoutMs : -1);
+    const int ready = last_round ? 0 : ::poll(events.data(), events.size(), timeout());
     if (ready < 0 && errno != EINTR) {  // out of memory: try every descriptor after a pause
       ::usleep(kPollRetryIntervalUs);
       for (pollfd& event : events) event.revents = POLLIN;
     }
-    if (ready == 0 && !last_round) flush(streams_[prompting_]);
     eventfd_t ignored;
     if (!last_round && ready > 0 && events[0].revents != 0) ::eventfd_read(wake_, &ignored);
     open = 0;
@@ -127,6 +165,7 @@ void Output::run() {
       } else if (stream.source.fd >= 0 && events[i + 1].revents != 0) {
         read(stream);
       }
+      if (stream.is_late(Clock::now())) flush(stream);
       open += stream.source.fd >= 0;
     }
   }
@@ -148,28 +187,34 @@ bool Output::read(Stream& stream) {
 }
 
 void Output::forward(Stream& stream, std::string_view bytes) {
-  const size_t last = bytes.rfind('\n');
-  if (last == bytes.npos) {
-    stream.line.append(bytes);
-    if (stream.line.size() >= kMaxLineBytes) flush(stream);
-    return;
+  const auto now = Clock::now();
+  if (now - stream.last >= kLineTimeout) stream.burst = 0;
+  stream.last = now;
+  stream.burst += bytes.size();
+  stream.full_buffer = stream.burst % kProgramBufferBytes == 0 || bytes.size() % kProgramBufferBytes == 0;
+  const size_t length = length_to_forward(bytes);
+  if (stream.line.empty()) stream.since = now;
+  if (length != bytes.npos) {
+    stream.line.append(bytes.substr(0, length));
+    flush(stream);
+    stream.since = now;
+    bytes.remove_prefix(length);
   }
-  stream.line.append(bytes.substr(0, last + 1));
-  flush(stream);
-  stream.line.assign(bytes.substr(last + 1));
+  stream.line.append(bytes);
+  if (stream.line.size() >= kMaxLineBytes) flush(stream);
 }
 
 void Output::flush(Stream& stream) {
   if (stream.line.empty()) return;
-  const bool mid_line = stream.line.back() != '\n';  // write() empties the line if the output is closed
+  const char last = stream.line.back();  // write() empties the line if the output is closed
   if (stream.file >= 0) write_to_file(stream);
   if (stream.file < 0 || format_.copy) {
-    if (format_.tag || format_.timestamp)
-      write(stream, with_prefix(stream, stream.line));
-    else
+    if (format_.label.empty())
       write(stream, stream.line);
+    else
+      write(stream, with_labels(stream, stream.line));
   }
-  stream.mid_line = mid_line;
+  stream.before = last;
   stream.line.clear();
 }
 
@@ -183,38 +228,34 @@ void Output::write_to_file(const Stream& stream) {
   }
 }
 
-std::string Output::with_prefix(Stream& stream, std::string_view bytes) const {
+std::string Output::with_labels(Stream& stream, std::string_view bytes) {
   const Source& source = stream.source;
-  const std::string job = source.spawned_job == 0 ? "" : std::to_string(source.spawned_job) + ":";
-  std::string tag;
-  if (format_.timestamp) {
-    timespec now{};
-    ::clock_gettime(CLOCK_REALTIME, &now);
-    tm local{};
-    ::localtime_r(&now.tv_sec, &local);
-    char date[32], time[48];
-    std::strftime(date, sizeof date, "%F %T", &local);
-    std::snprintf(time, sizeof time, "%s.%03ld ", date, now.tv_nsec / 1000000);
-    tag = time;
-  }
-  if (format_.tag)
-    tag += "[" + job + std::to_string(source.rank) + (source.is_error ? "]<stderr>: " : "]<stdout>: ");
+  const std::string label =
+      label_text(format_.label, {source.rank, source.spawned_job + 1, source.is_error}, format_.job_name);
   std::string text;
-  while (!bytes.empty()) {
-    const std::string_view line = bytes.substr(0, bytes.find('\n'));
-    const size_t length = std::min(line.size() + 1, bytes.size());
-    if (!stream.mid_line) text += tag;
-    stream.mid_line = false;
-    text.append(bytes.substr(0, length));
-    bytes.remove_prefix(length);
+  Source& open = open_line_[to_error(stream) && !one_target_ ? 1 : 0];
+  if (open.rank >= 0 && !stream.is(open)) text += '\n';
+  char before = open.rank >= 0 && stream.is(open) ? stream.before : '\n';
+  for (const char byte : bytes) {
+    // A carriage return goes to the begin of the line; with a line feed after it, it ends the line.
+    const bool begins = before == '\n' || (before == '\r' && byte != '\n');
+    if (begins && byte != '\r') text += label;
+    text += byte;
+    before = byte;
   }
+  open = source;
+  if (before == '\n') open.rank = -1;
   return text;
 }
 
 void Output::close(Stream& stream) {
-  if ((format_.tag || format_.timestamp) && !stream.line.empty())
-    stream.line += '\n';  // the next tag starts a new line
   flush(stream);
+  // The next label begins a line.
+  for (Source& open : open_line_)
+    if (open.rank >= 0 && stream.is(open)) {
+      open.rank = -1;
+      write(stream, "\n");
+    }
   if (stream.file >= 0 && ::close(stream.file) != 0 && errno != EINTR)
     report_lost(stream.source.is_error, errno);
   stream.file = -1;

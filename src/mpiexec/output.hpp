@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Output: forwards the ranks' output in whole lines. A separate thread does so, because a slow reader of
-// mpiexec's output must not block the event loop.
+// Output: forwards the ranks' output in whole lines, or what is there after 100 ms. A separate thread does
+// so, because a slow reader of mpiexec's output must not block the event loop.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -21,12 +22,11 @@ class Output {
     int spawned_job = 0;  ///< number of the job, 0: the first one
   };
   struct Format {
-    bool tag = false;                         ///< begin every line with "[rank]<stdout>: "
-    bool timestamp = false;                   ///< begin every line with the time
+    std::string label{};                      ///< before every line: a pattern (labels.hpp); empty: none
+    std::string job_name{};                   ///< of labels
     bool merge = false;                       ///< standard error goes to standard output
     std::string output_file{}, error_file{};  ///< patterns (output_file.hpp); empty: no files
     bool copy = false;                        ///< output in files is also forwarded
-    int prompting_rank = -1;  ///< an incomplete line of this rank is forwarded after kPromptTimeoutMs
   };
   Output(const std::vector<Source>& sources, Format format);
   ~Output();
@@ -46,17 +46,30 @@ class Output {
   [[nodiscard]] bool lost() const { return lost_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Stream {
     Source source;
-    int file = -1;          ///< closed with the source; -1: none
-    std::string line{};     ///< incomplete line, not yet forwarded
-    bool mid_line = false;  ///< part of the current line is already forwarded
+    int file = -1;              ///< closed with the source; -1: none
+    std::string line{};         ///< incomplete line, not yet forwarded
+    Clock::time_point since{};  ///< when the first byte of `line` arrived
+    Clock::time_point last{};   ///< when the last byte arrived
+    size_t burst = 0;           ///< bytes that arrived without a pause
+    bool full_buffer = false;   ///< `line` ends where a buffer of the program was full: more follows
+    char before = '\n';         ///< last byte that was forwarded
+    /// Returns true if `line` is to be forwarded though it is incomplete.
+    [[nodiscard]] bool is_late(Clock::time_point now) const;
+    [[nodiscard]] bool is(const Source& other) const {
+      return source.spawned_job == other.spawned_job && source.rank == other.rank &&
+             source.is_error == other.is_error;
+    }
   };
 
   void run();
   /// Reads once. Returns false if no more bytes are available now.
   bool read(Stream& stream);
   void forward(Stream& stream, std::string_view bytes);
+  /// Milliseconds until an incomplete line is to be forwarded; -1: there is none.
+  [[nodiscard]] int timeout() const;
   void flush(Stream& stream);
   void close(Stream& stream);
   void write(const Stream& stream, std::string_view bytes);
@@ -69,7 +82,8 @@ class Output {
   void report_lost(bool is_error, int error);
   /// Reports deferred write errors (NFS), which only close() returns.
   void report_deferred_errors();
-  [[nodiscard]] std::string with_prefix(Stream& stream, std::string_view bytes) const;
+  /// Puts labels before the lines, and ends the line of another stream that is open on the same target.
+  [[nodiscard]] std::string with_labels(Stream& stream, std::string_view bytes);
 
   /// Moves added sources to streams_, and removes closed streams of jobs that started later.
   void update_streams();
@@ -79,7 +93,8 @@ class Output {
   std::mutex added_mutex_;
   std::vector<Source> added_;
   Format format_;
-  size_t prompting_ = 0;  ///< stream of the prompting rank
+  bool one_target_ = false;                                ///< standard output and error are the same file
+  Source open_line_[2]{{-1, -1, false}, {-1, -1, false}};  ///< stream with an open line, of each target
   int done_ = -1, wake_ = -1;
   std::atomic<bool> finishing_{false}, lost_{false};
   std::thread thread_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <sstream>
+#include <string_view>
 
 #include "launch/environment.hpp"
 #include "mpiexec/topology.hpp"
@@ -55,6 +56,7 @@ Status apply_modifiers(Options& options, const std::string& name, const std::vec
 Status set_bind(Options& options, const std::string& name, const std::string& value) {
   const auto words = split_policy(value);
   options.hardware_threads |= words[0] == "hwthread";
+  if (words[0].empty() && words.size() > 1) return apply_modifiers(options, name, words, 1);
   WEFT_TRY(set_word<BindTo>(name, words[0],
                             {{"core", BindTo::core},
                              {"hwthread", BindTo::core},
@@ -106,14 +108,20 @@ Status set_output(Options& options, const std::string& name, const std::string& 
     const bool to_folder = word.starts_with("dir=") || word.starts_with("directory=");
     if (to_folder)
       WEFT_TRY(set_output_folder(options, name, word.substr(word.find('=') + 1)));
-    else if (word == "tag" || word == "rank")
-      options.tag_output = true;
+    else if (word == "tag")
+      options.labels = Labels::tag;
+    else if (word == "rank")
+      options.labels = Labels::rank;
+    else if (word.size() > 4 && std::string_view("tag-fullname").starts_with(word))
+      options.labels = Labels::full_tag;
+    else if (word.size() > 4 && std::string_view("tag-detailed").starts_with(word))
+      return bad_value(name, word, "tag, tag-fullname, rank: labels have no process ids");
     else if (word == "timestamp")
       options.timestamp_output = true;
     else if (word == "merge" || word == "merge-stderr-to-stdout")
       options.merge_output = true;
     else if (word != "fullname")
-      return bad_value(name, word, "tag, rank, timestamp, merge, dir=FOLDER");
+      return bad_value(name, word, "tag, tag-fullname, rank, timestamp, merge, dir=FOLDER");
   }
   return {};
 }
@@ -131,6 +139,9 @@ Status set_output_folder(Options& options, const std::string& name, const std::s
 Status set_per_host(Options& options, const std::string& name, const std::string& value) {
   const auto ranks = launch::parse_int(value, 1, kMaxRanks);
   if (!ranks) return bad_value(name, value, "a number from 1 to " + std::to_string(kMaxRanks));
+  if (options.per_host > 0 && options.per_host != *ranks)
+    options.warnings.push_back(name + " " + value + " replaces " + std::to_string(options.per_host) +
+                               " processes per host, of an earlier option");
   options.per_host = *ranks;
   return {};
 }

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <map>
@@ -133,6 +134,11 @@ void prepend_python(Program& program, const std::string& library_directory) {
   else  // installed by pip
     words.insert(words.end(), {"-m", "weft_mpi.run"});
   program.argv.insert(program.argv.begin(), words.begin(), words.end());
+  // Its output is to appear when it is written, as in a terminal.
+  const auto is_set = [](const auto& variable) { return variable.first == "PYTHONUNBUFFERED"; };
+  if (std::getenv("PYTHONUNBUFFERED") == nullptr &&
+      std::none_of(program.variables.begin(), program.variables.end(), is_set))
+    program.variables.emplace_back("PYTHONUNBUFFERED", "1");
   program.python = false;
 }
 

@@ -79,7 +79,7 @@ class Command(unittest.TestCase):
             "-n", 1, "--timestamp-output", "--merge-stderr-to-stdout", "--tag-output", *program
         )
         self.assertEqual((status, errors), (0, ""))
-        tags = sorted(re.findall(r"^[-\d]+ [:\d]+\.\d{3} \[0\]<(std\w+)>: \w+$", output, re.MULTILINE))
+        tags = sorted(re.findall(r"^\[\w+ \w+ +\d+ [:\d]+ \d+\]\[1,0\]<(std\w+)>: \w+$", output, re.MULTILINE))
         self.assertEqual(tags, ["stderr", "stdout"], output)
 
     def test_input_of_a_rank(self):
@@ -219,8 +219,8 @@ class InputAndOutput(unittest.TestCase):
         status, output, errors = run("--tag-output", "-n", 2, *shell("echo a; printf 'b\\nc'; echo d >&2"))
         self.assertEqual(status, 0)
         for rank in range(2):
-            self.assertEqual(re.findall(rf"(?m)^\[{rank}\]<stdout>: (.*)$", output), ["a", "b", "c"])
-        self.assertEqual(sorted(errors.splitlines()), ["[0]<stderr>: d", "[1]<stderr>: d"])
+            self.assertEqual(re.findall(rf"(?m)^\[1,{rank}\]<stdout>: (.*)$", output), ["a", "b", "c"])
+        self.assertEqual(sorted(errors.splitlines()), ["[1,0]<stderr>: d", "[1,1]<stderr>: d"])
         self.assertEqual(len(output.splitlines()), 6)
 
     def test_closed_reader(self):

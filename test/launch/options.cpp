@@ -63,7 +63,7 @@ TEST(Options, SeveralPrograms) {
   EXPECT_EQ(options.programs[0].variables.size(), 1U);
   EXPECT_EQ(options.programs[1].variables.size(), 0U);
   EXPECT_EQ(options.programs[1].directory, "/tmp");
-  EXPECT_TRUE(options.tag_output);
+  EXPECT_EQ(options.labels, Labels::tag);
 }
 
 TEST(Options, Values) {

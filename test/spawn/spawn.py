@@ -120,8 +120,8 @@ class Spawn(Processes):
 
     def test_output_is_tagged(self):
         _, output, _ = self.run_job("multiple", options=("--tag-output",))
-        self.assertIn("[1:2]<stdout>: child 2 of 3", output)
-        self.assertIn("[0]<stdout>: good", output)
+        self.assertIn("[2,2]<stdout>: child 2 of 3", output)
+        self.assertIn("[1,0]<stdout>: good", output)
 
 
 @unittest.skipIf(SPAWNS, "many")

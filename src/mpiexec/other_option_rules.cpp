@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpiexec/other_option_rules.hpp"
+
+namespace weft::mpiexec {
+
+namespace {
+
+constexpr const char* kOneHost = "processes of one host need no daemons; other hosts have their own launcher";
+constexpr const char* kAllPassed = "all variables of the environment are passed on";
+constexpr const char* kChosen = "Weft chooses paths and algorithms itself (weft explain prints them)";
+constexpr const char* kDebugger =
+    "start the debugger as the program: mpiexec -n 2 xterm -e gdb --args ./program";
+constexpr const char* kGpus =
+    "the program chooses its GPU, by LOCAL_RANK; --map-by gpu gives it the cores next to the GPU";
+constexpr const char* kBuffering =
+    "output appears when it is written; stdbuf -oL changes the program's own buffer";
+constexpr const char* kShared = "the program is read from the file system of each host";
+constexpr const char* kUnset = "start the program with env: mpiexec -n 2 env -u NAME ./program";
+
+}  // namespace
+
+const std::vector<Rule>& other_rules() {
+  static const std::vector<Rule> rules = {
+      // Number and place of processes.
+      {"N npernode ppn perhost ntasks-per-node", 1, nullptr, "--per-host %1", ""},
+      {"pernode", 0, nullptr, "--per-host 1", ""},
+      {"npersocket", 1, nullptr, "--map-by ppr:%1:package", ""},
+      {"bind-to-l3cache bind-to-cache", 0, nullptr, "--bind-to l3cache", ""},
+      {"bind-to-hwthread", 0, nullptr, "--bind-to hwthread", ""},
+      {"bind-to-core", 0, nullptr, "--bind-to core", ""},
+      {"bind-to-socket", 0, nullptr, "--bind-to package", ""},
+      {"bind-to-none nobind", 0, nullptr, "--bind-to none", ""},
+      {"binding", 1, "none", "--bind-to none", ""},
+      {"byslot", 0, nullptr, "--map-by slot", ""},
+      {"bycore", 0, nullptr, "--map-by core", ""},
+      {"bysocket", 0, nullptr, "--map-by package", ""},
+      {"bynode rr", 0, nullptr, "--map-by node", ""},
+      {"cpus-per-proc cpus-per-rank cpus-per-task depth d", 1, nullptr, "--map-by slot:PE=%1", ""},
+      {"cpu-bind", 1, "none", "--bind-to none", ""},
+      {"cpu-bind", 1, "cores", "--bind-to core", ""},
+      {"cpu-bind", 1, "core", "--bind-to core", ""},
+      {"cpu-bind", 1, "threads", "--bind-to hwthread", ""},
+      {"cpu-bind", 1, "thread", "--bind-to hwthread", ""},
+      {"cpu-bind", 1, "sockets", "--bind-to package", ""},
+      {"cpu-bind", 1, "socket", "--bind-to package", ""},
+      {"cpu-bind", 1, "ldoms", "--bind-to numa", ""},
+      {"cpu-bind", 1, "numa", "--bind-to numa", ""},
+      {"cpu-bind", 1, "verbose", "--report-bindings", ""},
+      {"cpu-bind", 1, "depth", "", "--depth N gives each process N cores"},
+      {"cpu-bind", 1, "quiet", "", "--report-bindings prints the bindings"},
+      {"cpu-bind", 1, nullptr, nullptr, "use --cpu-list, --rankfile, --bind-to and --map-by"},
+      {"distribution m", 1, "block", "--map-by slot", ""},
+      {"distribution m", 1, "cyclic", "--map-by node", ""},
+      {"distribution m rankmap", 1, nullptr, nullptr, "use --map-by slot or node, --host, --rankfile"},
+      {"mem-bind membind", 1, nullptr, "",
+       "memory is near the cores that use it first; --bind-to numa keeps them"},
+      {"hint threads-per-core topolib order-nodes", 1, nullptr, "",
+       "--bind-to, --map-by and --use-hwthread-cpus place the processes"},
+      {"overcommit O", 0, nullptr, "--oversubscribe", ""},
+      {"exact overlap shared use-min-nodes", 0, nullptr, "", "the job takes no resources from others"},
+      {"exclusive", kJoined, nullptr, "", "the job takes no resources from others"},
+      {"nodes", 1, "1", "", "processes of one host need no allocation"},
+      {"nodes nodefile hosts-group add-host add-hostfile", 1, nullptr, nullptr,
+       "name the hosts: --host a,b or --hostfile FILE; --launcher slurm takes those of the allocation"},
+      {"nodelist w", 1, nullptr, "--host %1", ""},
+      {"default-hostfile", 1, nullptr, "--hostfile %1", ""},
+      {"soft", 1, nullptr, nullptr, "the number of processes is fixed: -n N"},
+      {"arch", 1, nullptr, nullptr, "name the hosts: --host a,b"},
+      {"file", 1, nullptr, nullptr, "use -configfile FILE, with the options of one program in each line"},
+      {"gpus-per-proc", 1, "auto", "", kGpus},
+      {"gpus-per-proc gpus-per-task gpus-per-node gpus gpu-bind accel-bind ntasks-per-gpu", 1, nullptr,
+       nullptr, kGpus},
+      {"gpu-support", 1, "false", "--x-all WEFT_CUDA=off", ""},
+      {"gpu-support", 1, "0", "--x-all WEFT_CUDA=off", ""},
+      {"gpu-support", 1, nullptr, "", "GPU buffers work without it"},
+      {"partition p account A qos time t mem mem-per-cpu mem-per-gpu gres constraint C reservation job-name "
+       "J begin "
+       "dependency licenses L jobid",
+       1, nullptr, nullptr, "give it to salloc or sbatch; --timeout SECONDS ends a job"},
+      {"slot-list binding", 1, nullptr, nullptr, "use --cpu-list, --rankfile, --bind-to and --map-by"},
+      {"nooversubscribe no-oversubscribe", 0, nullptr, "",
+       "more processes than cores with --bind-to core are an error"},
+      {"nolocal skip-launch-node", 0, nullptr, nullptr, "leave this host out of --host"},
+      {"display-map display-devel-map display-allocation print-rank-map", 0, nullptr, "--report-bindings",
+       ""},
+      {"display", 1, nullptr, "--report-bindings", ""},
+      {"display-topo", 0, nullptr, nullptr,
+       "lstopo of hwloc prints the machine; --report-bindings the cores of each rank"},
+      // Output and input.
+      {"l prepend-rank", 0, nullptr, "--labels hydra", ""},
+      {"label", 0, nullptr, "--labels pals", ""},
+      {"no-label", 0, nullptr, "--labels none", ""},
+      {"prepend-timestamp", 0, nullptr, "--labels time", ""},
+      {"line-buffer no-line-buffer unbuffered u", 0, nullptr, "", kBuffering},
+      {"stream-buffering", 1, "0", "", kBuffering},
+      {"stream-buffering", 1, "1", "", kBuffering},
+      {"stream-buffering", 1, "2", "", kBuffering},
+      {"stream-buffering", 1, nullptr, nullptr, "the values are 0, 1 and 2"},
+      {"output-directory", 1, nullptr, "--output-filename %1", ""},
+      {"o", 1, nullptr, nullptr, "use --outfile-pattern out.%r: %r is the rank"},
+      {"error e", 1, nullptr, nullptr, "use --errfile-pattern err.%r: %r is the rank"},
+      {"input i", 1, nullptr, "--stdin %1", ""},
+      {"xml", 0, nullptr, nullptr, "use --output tag"},
+      {"pty", 0, nullptr, nullptr, "the processes have pipes; start a shell without mpiexec"},
+      {"q quiet", 0, nullptr, "--no-notes", ""},
+      {"Q disable-status X", 0, nullptr, "--no-notes", ""},
+      {"v verbose print-all-exitcodes ordered-output silent-abort show-progress", 0, nullptr, "",
+       "mpiexec reports errors in full"},
+      {"info", 0, nullptr, "--version", ""},
+      {"prot", 0, nullptr, "", "weft explain prints the paths between processes"},
+      {"get-stack-traces report-state-on-timeout", 0, nullptr, "",
+       "--timeout prints what each process waits for"},
+      {"stop-on-exec stop-in-init stop-in-app", kJoined, nullptr, nullptr, kDebugger},
+      {"runtime-options", 1, "donotlaunch", "--do-not-launch", ""},
+      {"runtime-options", 1, "recoverable", "--continue-on-failure", ""},
+      {"runtime-options", 1, "get-stack-traces", "", "--timeout prints what each process waits for"},
+      {"runtime-options", 1, "report-state-on-timeout", "", "--timeout prints what each process waits for"},
+      {"runtime-options", 1, "error-nonzero-status", "", "a process that fails ends the job"},
+      {"runtime-options", 1, "fwd-environment", "", kAllPassed},
+      {"runtime-options", 1, "aggregate-help-messages", "",
+       "one message names the process that failed first"},
+      {"runtime-options", 1, "show-progress", "", "mpiexec reports errors in full"},
+      {"runtime-options", 1, "notifyerrors", "", "processes notice failed ones with --continue-on-failure"},
+      {"runtime-options", 1, nullptr, nullptr, "use --timeout SECONDS, --continue-on-failure, --gdb"},
+      {"spawn-timeout", 1, nullptr, "", "--timeout SECONDS ends the whole job"},
+      {"report-child-jobs-separately", 0, nullptr, "",
+       "the exit code is that of the first process that fails"},
+      {"kill-on-bad-exit K", kJoined, "0", "--continue-on-failure", ""},
+      {"kill-on-bad-exit K", kJoined, nullptr, "", "a process that fails ends the job"},
+      {"no-abort-on-failure", 0, nullptr, "--continue-on-failure", ""},
+      {"abort-on-failure quit-on-interrupt", 0, nullptr, "", "a process that fails ends the job"},
+      {"wait W", 1, nullptr, "", "a process that fails ends the job at once"},
+      {"report-pid report-uri", 1, nullptr, "", kOneHost},
+      // Environment.
+      {"genv", 2, nullptr, "--x-all %1=%2", ""},
+      {"env", 2, nullptr, "-x %1=%2", ""},
+      {"set-env", 1, nullptr, "-x %1", ""},
+      {"export", 1, "ALL", "", kAllPassed},
+      {"export", 1, "NONE", nullptr, kUnset},
+      {"export", 1, nullptr, "-x %1", ""},
+      {"genvall envall export-all preserve-env E", 0, nullptr, "", kAllPassed},
+      {"propagate", kJoined, nullptr, "", "the limits of mpiexec hold for the processes"},
+      {"genvlist envlist", 1, nullptr, "", kAllPassed},
+      {"genvnone envnone", 0, nullptr, nullptr, kUnset},
+      {"genvexcl envexcl unset-env", 1, nullptr, nullptr, kUnset},
+      {"append-env prepend-env", 2, nullptr, nullptr, "set the variable: -x NAME=..."},
+      {"path", 1, nullptr, nullptr, "set the variable: -x PATH=..."},
+      {"chdir D", 1, nullptr, "-wdir %1", ""},
+      {"set-cwd-to-session-dir", 0, nullptr, nullptr, "-wdir DIR is the directory of the program"},
+      {"umask", 1, nullptr, nullptr, "set it before: umask 022; mpiexec ..."},
+      // Launch.
+      {"allow-run-as-root", 0, nullptr, "", "any user may start jobs"},
+      {"prefix", 1, nullptr, "", kOneHost},
+      {"noprefix leave-session-attached hetero-nodes novm debug-daemons disable-hostname-propagation", 0,
+       nullptr, "", kOneHost},
+      {"bootstrap", 1, nullptr, "--launcher %1", ""},
+      {"launch-agent launcher-exec rmk bootstrap-exec personality iface localhost nameserver demux tmpdir "
+       "keepalive "
+       "max-vm-size pset debug-daemons-file pmix-prefix app-pmix-prefix branch-count",
+       1, nullptr, "", kOneHost},
+      {"enable-x disable-x pmi-port hybrid-hosts profile no-ready-msg system-server set-sid no-app-prefix "
+       "no-vni "
+       "transfer no-transfer cleanup send-libs bcast",
+       0, nullptr, "", kOneHost},
+      {"mpi pmi network", 1, nullptr, "", kChosen},
+      {"forward-signals", 1, nullptr, "", "SIGINT, SIGTERM, SIGUSR1, SIGUSR2 and others reach the processes"},
+      {"dvm singleton", 1, nullptr, nullptr, "mpiexec starts each job by itself: leave it out"},
+      {"multi-prog", 0, nullptr, nullptr,
+       "use -configfile FILE, with the options of one program in each line"},
+      {"usize", 1, nullptr, "", "the universe has as many processes as the host has processors"},
+      {"preload-binary", 0, nullptr, "", kShared},
+      {"preload-files", 1, nullptr, "", kShared},
+      {"tv debug ddt", 0, nullptr, nullptr, kDebugger},
+      {"gtool gtoolfile gdb-args", 1, nullptr, nullptr, kDebugger},
+      {"aps mps", 0, nullptr, nullptr, "start the tool as the program: mpiexec -n 2 aps ./program"},
+      {"with-ft", 1, "no", "", "a failed process ends the job by default"},
+      {"with-ft", 1, "ulfm", "--continue-on-failure", ""},
+      {"with-ft", 1, "mpi", "--continue-on-failure", ""},
+      {"tune am", 1, nullptr, nullptr, "set Weft's variables (weft info --config)"},
+      {"trace check_mpi ilp64", 0, nullptr, nullptr, "set WEFT_CHECK=on for checks; see the profiling page"},
+      {"rdma RDMA psm PSM dapl ib IB", 0, nullptr, "", kChosen},
+      // MCA parameters of Open MPI.
+      {"mca pml", 1, "ucx", "--x-all WEFT_NET=ucx", ""},
+      {"mca mtl", 1, "ofi", "--x-all WEFT_NET=ofi", ""},
+      {"mca opal_cuda_support", 1, "0", "--x-all WEFT_CUDA=off", ""},
+      {"mca btl_openib_if_include", 1, nullptr, "--x-all UCX_NET_DEVICES=%1", ""},
+      {"mca rmaps_base_oversubscribe", 1, "1", "--oversubscribe", ""},
+      {"mca rmaps_base_mapping_policy rmaps_default_mapping_policy", 1, nullptr, "--map-by %1", ""},
+      {"mca hwloc_base_binding_policy hwloc_default_binding_policy", 1, nullptr, "--bind-to %1", ""},
+      {"mca hwloc_base_report_bindings", 1, "1", "--report-bindings", ""},
+      {"mca orte_tag_output", 1, "1", "--tag-output", ""},
+      {"mca orte_timestamp_output", 1, "1", "--timestamp-output", ""},
+      {"mca orte_output_filename", 1, nullptr, "--output-filename %1", ""},
+      {"mca hwloc_base_cpu_list hwloc_base_cpu_set hwloc_default_cpu_list", 1, nullptr, "--cpu-list %1", ""},
+      {"mca hwloc_base_use_hwthreads_as_cpus", 1, "1", "--use-hwthread-cpus", ""},
+      {"mca rmaps_base_ranking_policy rmaps_default_ranking_policy", 1, nullptr, "--rank-by %1", ""},
+      {"mca btl_base_verbose pml_base_verbose pml_ucx_verbose", 1, nullptr, "--x-all WEFT_LOG=info", ""},
+      {"mca gmca prtemca pmixmca gpmixmca", 2, nullptr, "", kChosen},
+  };
+  return rules;
+}
+
+const std::vector<Variable>& other_variables() {
+  static const std::vector<Variable> variables = {
+      {"MV2_USE_CUDA", "0", "--x-all WEFT_CUDA=off"},
+      {"MV2_SHOW_CPU_BINDING", "1", "--report-bindings"},
+      {"MV2_CPU_BINDING_POLICY", "scatter", "--map-by package"},
+      {"MV2_CPU_BINDING_POLICY", "bunch", "--map-by core"},
+      {"MV2_CPU_BINDING_LEVEL", "core", "--bind-to core"},
+      {"MV2_CPU_BINDING_LEVEL", "socket", "--bind-to package"},
+      {"MV2_CPU_BINDING_LEVEL", "numanode", "--bind-to numa"},
+      {"MV2_SUPPORT_FT", "1", "--continue-on-failure"},
+      {"MPIR_CVAR_ENABLE_GPU", "0", "--x-all WEFT_CUDA=off"},
+      {"MPICH_GPU_SUPPORT_ENABLED", "0", "--x-all WEFT_CUDA=off"},
+      {"MV2_ENABLE_AFFINITY", "0", "--bind-to none"},
+      {"I_MPI_PIN", "0", "--bind-to none"},
+      {"I_MPI_PIN", "off", "--bind-to none"},
+      {"I_MPI_PIN_DOMAIN", "core", "--bind-to core"},
+      {"I_MPI_PIN_DOMAIN", "numa", "--bind-to numa"},
+      {"I_MPI_PIN_DOMAIN", "socket", "--bind-to package"},
+      {"I_MPI_PIN_DOMAIN", "cache3", "--bind-to l3cache"},
+      {"I_MPI_PIN_DOMAIN", "node", "--bind-to none"},
+      {"I_MPI_PIN_CELL", "unit", "--use-hwthread-cpus"},
+      {"I_MPI_PIN_PROCESSOR_LIST", nullptr, "--cpu-list %1"},
+      {"I_MPI_PERHOST", nullptr, "--per-host %1"},
+      {"I_MPI_OFFLOAD", "0", "--x-all WEFT_CUDA=off"},
+      {"MPIEXEC_TIMEOUT", nullptr, "--timeout %1"},
+      {"I_MPI_FABRICS", "shm", "--x-all WEFT_NET=none"},
+  };
+  return variables;
+}
+
+}  // namespace weft::mpiexec
