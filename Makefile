@@ -9,7 +9,8 @@ CTEST_ARGS ?=
 
 TOOLS  := build/tools
 BUILD  := build/$(PRESET)
-PREFIX := $(if $(filter release,$(PRESET)),build/prefix,$(BUILD)/prefix)
+STAGE  := $(if $(filter release,$(PRESET)),build/prefix,$(BUILD)/prefix)# the prefix that tests and `make wheel` use
+PREFIX := $(STAGE)# make install PREFIX=/opt/weft also installs there
 ENV    := PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH"
 READY  := $(TOOLS)/ready# one stamp file per set of downloads
 SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt tools/setup/python.txt tools/setup/cli.txt
@@ -18,10 +19,14 @@ CTEST  := $(ENV) ctest --test-dir $(BUILD) --output-on-failure -j $(TEST_JOBS) $
 .PHONY: all help demo test nightly gpu-test gpu-bench bench-host bench-compat install configure tests clean format lint wheel wheels sdist docs
 .NOTPARALLEL:
 
+# The prefix that the user names, absolute; empty: none. A shell does not expand the ~ of PREFIX=~/weft.
+OTHER := $(if $(filter-out $(STAGE) $(abspath $(STAGE)),$(PREFIX))$(DESTDIR),$(abspath $(patsubst ~/%,$(HOME)/%,$(PREFIX))))
+
 all: install
 
 help:
 	@echo "make            build the library, mpicc, mpiexec and weft into build/prefix"
+	@echo "make install PREFIX=/opt/weft   the same, also into that folder (DESTDIR=... before it for packages)"
 	@echo "make demo       build the library, mpiexec and the Jacobi solver, and run it on all GPUs, or on the cores without GPUs"
 	@echo "make test       run the tests that need no GPU (minutes)"
 	@echo "make nightly    run the same and the long tests"
@@ -43,16 +48,17 @@ configure: $(READY)
 
 install: $(READY)-cli configure
 	@$(ENV) cmake --build $(BUILD) -j $(JOBS)
-	@$(ENV) cmake --install $(BUILD) >$(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
-	@echo "Weft is in $(PREFIX): put $(CURDIR)/$(PREFIX)/bin on your PATH"
+	@$(ENV) env -u DESTDIR cmake --install $(BUILD) >$(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
+	@$(if $(OTHER),$(ENV) cmake --install $(BUILD) --prefix "$(OTHER)" >$(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; })
+	@echo "Weft is in $(DESTDIR)$(or $(OTHER),$(STAGE)): put $(DESTDIR)$(or $(OTHER),$(CURDIR)/$(STAGE))/bin on your PATH"
 
 tests: $(READY)-tests install
 	@$(ENV) cmake --build $(BUILD) -j $(JOBS) --target weft_tests
 
 demo: configure
 	@$(ENV) cmake --build $(BUILD) -j $(JOBS) --target mpi_abi mpiexec jacobi
-	@$(ENV) cmake --install $(BUILD) --component demo >$(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
-	@sh examples/jacobi/demo.sh $(PREFIX)
+	@$(ENV) env -u DESTDIR cmake --install $(BUILD) --component demo >$(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
+	@sh examples/jacobi/demo.sh $(STAGE)
 
 test: tests
 	@$(CTEST) -LE "gpu|nightly"
@@ -64,7 +70,7 @@ gpu-test: tests
 	@$(CTEST) -L gpu -j 1
 
 gpu-bench: install
-	@PEERS="$(PEERS)" sh bench/gpu.sh $(PREFIX)
+	@PEERS="$(PEERS)" sh bench/gpu.sh $(STAGE)
 
 bench-host: install
 	@python3 bench/host.py

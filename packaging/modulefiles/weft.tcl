@@ -10,11 +10,15 @@ proc ModulesHelp {} {
 }
 
 module-whatis "Weft: CUDA-aware MPI with the MPI 5.0 standard ABI"
-conflict openmpi mpich mvapich2 intel-mpi impi cray-mpich
+conflict weft openmpi mpich mvapich2 intel-mpi impi cray-mpich
 
 prepend-path PATH $prefix/bin
 prepend-path CMAKE_PREFIX_PATH $prefix
 prepend-path PYTHONPATH $prefix/share/weft/python ;# python3 -m weft_mpi.run
+prepend-path PKG_CONFIG_PATH $prefix/lib/pkgconfig
 setenv MPI_HOME $prefix
 setenv MPICC $prefix/bin/mpicc
 setenv MPICXX $prefix/bin/mpicxx
+setenv MPIFC $prefix/bin/mpifort
+setenv MPIF77 $prefix/bin/mpif77
+setenv MPIF90 $prefix/bin/mpif90

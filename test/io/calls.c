@@ -108,6 +108,11 @@ static void representations(const char* path) {
                        MPI_INFO_NULL, &file));
       OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, names[i], MPI_INFO_NULL));
       MPI_Aint bytes;
+      MPI_Offset disp;
+      MPI_Datatype etype, filetype;
+      char name[MPI_MAX_DATAREP_STRING];
+      OK(MPI_File_get_view(file, &disp, &etype, &filetype, name));
+      CHECK(strcmp(name, names[i]) == 0);
       OK(MPI_File_get_type_extent(file, MPI_INT, &bytes));
       CHECK(bytes == 4);
       int out[3] = {rank, 0x01020304, -1}, in[3] = {0};

@@ -110,6 +110,10 @@ class Modules(unittest.TestCase):
         "prepend PYTHONPATH /p/share/weft/python",
         "set MPICC /p/bin/mpicc",
         "set MPICXX /p/bin/mpicxx",
+        "prepend PKG_CONFIG_PATH /p/lib/pkgconfig",
+        "set MPIFC /p/bin/mpifort",
+        "set MPIF77 /p/bin/mpif77",
+        "set MPIF90 /p/bin/mpif90",
     }
 
     def check(self, interpreter, program):

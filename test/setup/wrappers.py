@@ -125,6 +125,7 @@ class Wrappers(unittest.TestCase):
     def test_compiler_is_chosen_by_variables(self):
         self.assertEqual(run(self.mpicc, "-showme:command", WEFT_CC="my-cc")[1], "my-cc")
         self.assertEqual(run(self.mpicc, "-showme:command", MPICH_CC="theirs")[1], "theirs")
+        self.assertEqual(run(self.mpicc, "-showme:command", I_MPI_CC="theirs")[1], "theirs")
         self.assertEqual(run(self.mpicxx, "-showme:command", OMPI_CXX="theirs")[1], "theirs")
         self.assertEqual(run(self.mpicc, "-showme:command", WEFT_CC="mine", OMPI_CC="theirs")[1], "mine")
         self.check_runs(self.build(self.mpicc, "hello.c", WEFT_CC="env LC_ALL=C cc"))

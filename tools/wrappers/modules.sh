@@ -1,13 +1,14 @@
-# shellcheck shell=sh disable=SC2154 # compiler, prefix and program are set by the wrapper
+# shellcheck shell=sh disable=SC2154 # compiler, prefix, program and modules_in_prefix are set by the wrapper
 # SPDX-License-Identifier: BSD-3-Clause
 # Sets `modules` to the folder with the compiler's modules. They are compiled on first use of a compiler, into the prefix or
-# else the user's cache. The folder is named after the compiler's version and the sources, so that no other version of
+# else the user's cache; those of a wheel into the cache only, since pip would leave them behind. The folder is named after the compiler's version and the sources, so that no other version of
 # either reads them.
 find_modules() {
   # shellcheck disable=SC2034 # used by the wrapper
   modules=
   sources=$prefix/share/weft/fortran
   cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
+  [ "$modules_in_prefix" = no ] && of_prefix= || of_prefix=$prefix/lib/weft/fortran
   # shellcheck disable=SC2086
   about=$($compiler --version 2>/dev/null) || about=
   title=$(printf '%s\n' "$about" | sed -n '/[^ ]/{p;q;}')
@@ -17,11 +18,11 @@ find_modules() {
   fi
   key=$(printf '%s' "$title" | tr -cs 'A-Za-z0-9._' '-' | cut -c1-80)
   key=$key-$({ printf '%s\n' "$about"; cat "$sources"/*.F90; } | cksum | cut -d' ' -f1)
-  for folder in "$prefix/lib/weft/fortran" ${cache:+"$cache/weft/fortran"}; do
+  for folder in ${of_prefix:+"$of_prefix"} ${cache:+"$cache/weft/fortran"}; do
     modules=$folder/$key
     [ ! -e "$modules/mpi.mod" ] || return 0
   done
-  for folder in "$prefix/lib/weft/fortran" ${cache:+"$cache/weft/fortran"}; do
+  for folder in ${of_prefix:+"$of_prefix"} ${cache:+"$cache/weft/fortran"}; do
     modules=
     mkdir -p "$folder" 2>/dev/null || continue
     new=$(mktemp -d "$folder/.new-XXXXXX" 2>/dev/null) || continue
@@ -39,5 +40,5 @@ find_modules() {
     modules=$folder/$key
     [ ! -e "$modules/mpi.mod" ] || return 0
   done
-  echo "$program: no Fortran modules: cannot write $prefix/lib/weft/fortran nor ${cache:-a cache (HOME is not set)}" >&2
+  echo "$program: no Fortran modules: cannot write ${of_prefix:+$of_prefix nor }${cache:-a cache (HOME is not set)}" >&2
 }

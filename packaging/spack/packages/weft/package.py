@@ -25,6 +25,7 @@ class Weft(CMakePackage):
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
+    depends_on("fortran", type="build")  # of the wrappers: mpifort compiles the modules on first use
     depends_on("cmake@3.20:", type="build")
     depends_on("python@3.9:", type=("build", "run"))
     depends_on("py-pympistandard@0.2.0", type="build")
@@ -47,16 +48,22 @@ class Weft(CMakePackage):
     def setup_run_environment(self, env):
         env.set("MPICC", self.prefix.bin.mpicc)
         env.set("MPICXX", self.prefix.bin.mpicxx)
+        env.set("MPIFC", self.prefix.bin.mpifort)
+        env.set("MPIF77", self.prefix.bin.mpif77)
+        env.set("MPIF90", self.prefix.bin.mpif90)
 
     def setup_dependent_build_environment(self, env, dependent_spec):
         module = dependent_spec.package.module
-        for variable, compiler in (("WEFT_CC", "spack_cc"), ("WEFT_CXX", "spack_cxx")):
+        compilers = (("WEFT_CC", "spack_cc"), ("WEFT_CXX", "spack_cxx"), ("WEFT_FC", "spack_fc"))
+        for variable, compiler in compilers:
             if hasattr(module, compiler):
                 env.set(variable, getattr(module, compiler))
 
     def setup_dependent_package(self, module, dependent_spec):
         self.spec.mpicc = self.prefix.bin.mpicc
         self.spec.mpicxx = self.prefix.bin.mpicxx
+        self.spec.mpifc = self.prefix.bin.mpifort
+        self.spec.mpif77 = self.prefix.bin.mpif77
 
     @run_after("install")
     def run_example(self):
