@@ -221,13 +221,13 @@ Result<LauncherCommand> plan_hydra(const Options& options, const Launchers& laun
   WEFT_TRY(refuse("mpiexec.hydra",
                   {{options.cores_per_rank > 0 || options.per_object > 0 || name_of_binding(options.bind_to),
                     "--bind-to package or numa, PE=N or ppr"},
-                   {options.report_bindings, "--report-bindings"}}));
+                   {options.report_bindings, "--report-bindings"},
+                   {options.input_rank != 0, "--stdin"}}));
   WEFT_TRY(refuse_placement_and_output("mpiexec.hydra", options));
   LauncherCommand to{"mpiexec.hydra", {launchers.hydra, "-hosts", *hosts}, {}, {}};
   if (options.bind_to == BindTo::core || options.map_by == MapBy::core) append(to.argv, {"-bind-to", "core"});
   if (options.labels == Labels::pattern) append(to.argv, {"-prepend-pattern", options.label_pattern});
   if (options.labels != Labels::none && options.labels != Labels::pattern) to.argv.push_back("-prepend-rank");
-  if (options.input_rank != 0) append(to.argv, {"-s", input_word(options)});
   if (options.continue_on_failure) to.argv.push_back("-disable-auto-cleanup");
   for (const Program& program : options.programs) {
     if (&program != &options.programs.front()) to.argv.push_back(":");

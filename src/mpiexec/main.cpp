@@ -157,7 +157,8 @@ void warn_about_unused_hosts(const Options& options) {
 
 int run(int argc, char** argv, char** environment) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  const bool rsh = !arguments.empty() && arguments[0] == "--mpirun-rsh";  // of the script mpirun_rsh of wheels
+  const bool rsh =
+      !arguments.empty() && arguments[0] == "--mpirun-rsh";  // of the script mpirun_rsh of wheels
   if (rsh) arguments.erase(arguments.begin());
   if (rsh || std::string_view(argv[0]).ends_with("mpirun_rsh")) {
     auto translated = arguments_of_mpirun_rsh(arguments);

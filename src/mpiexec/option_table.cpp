@@ -90,8 +90,8 @@ Status set_waits(State& state, const std::string& name, const std::string& value
 }
 
 Status set_launcher(State& state, const std::string& name, const std::string& value) {
-  if (value == "fork") {  // of Hydra: on this host only
-    state.options.launcher = Launcher::weft;
+  if (value == "fork" || value == "srun") {  // words of Hydra: on this host only; Slurm
+    state.options.launcher = value == "fork" ? Launcher::weft : Launcher::slurm;
     return {};
   }
   for (const char* remote :
@@ -105,7 +105,6 @@ Status set_launcher(State& state, const std::string& name, const std::string& va
                             {{"auto", Launcher::automatic},
                              {"weft", Launcher::weft},
                              {"slurm", Launcher::slurm},
-                             {"srun", Launcher::slurm},
                              {"prrte", Launcher::prrte},
                              {"hydra", Launcher::hydra}},
                             state.options.launcher);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <sstream>
 
 #include "mpiexec/hosts.hpp"
@@ -73,7 +74,17 @@ TEST(Options, AreTranslatedOrRefused) {
     EXPECT_NE(prrte.find(part), prrte.npos) << prrte;
   EXPECT_NE(command("--rankfile F " + line, without_slurm()).find("--map-by rankfile:file=F"),
             std::string::npos);
-  EXPECT_NE(command("--stdin none " + line, only_hydra()).find("-s none"), std::string::npos);
+  EXPECT_NE(command("--stdin none " + line, only_hydra()).find("is not supported with"), std::string::npos);
+  for (const auto& [option, hydra, prterun] :
+       {std::array{"-l", " -prepend-rank ", "--output tag "},
+        std::array{"--output rank", " -prepend-rank ", "--output rank "},
+        std::array{"-prepend-pattern %r>", " -prepend-pattern %r> ", "is not supported with"},
+        std::array{"--tag-output", " -prepend-rank ", "--output tag "}}) {
+    EXPECT_NE(command(std::string(option) + " " + line, only_hydra()).find(hydra), std::string::npos)
+        << option;
+    EXPECT_NE(command(std::string(option) + " " + line, without_slurm()).find(prterun), std::string::npos)
+        << option;
+  }
   EXPECT_NE(command("--stdin none " + line, all_launchers()).find("--input=none"), std::string::npos);
   for (const std::string option :
        {"--rank-by fill", "--use-hwthread-cpus", "--cpu-list 0", "--rankfile F", "--output merge",

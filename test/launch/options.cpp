@@ -135,7 +135,7 @@ TEST(Options, OtherHosts) {
   EXPECT_EQ(options.hosts[2].slots, 0);
   EXPECT_EQ(options.launcher, Launcher::hydra);
   EXPECT_NE(refuse("--host node1:no a").find("node1:no"), std::string::npos);
-  EXPECT_NE(refuse("--launcher rsh a").find("prrte"), std::string::npos);
+  EXPECT_NE(refuse("--launcher nothing a").find("prrte"), std::string::npos);
   EXPECT_NE(refuse("--hostfile /nonexistent a").find("/nonexistent"), std::string::npos);
 }
 

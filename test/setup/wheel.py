@@ -73,6 +73,7 @@ class Wheel(unittest.TestCase):
         environment = os.path.join(self.folder, "venv")
         pip = Pip(os.path.join(SOURCE, "build", "tools", "pip")).find()
         self.check(sys.executable, "-m", "venv", "--without-pip", environment)
+        before = self.paths(environment)
         python = os.path.join(environment, "bin", "python")
         wheels = [wheel for wheel, _ in self.wheels.values()]
         self.check(*pip, "--python", python, "install", "-q", "--no-index", "--no-deps", *wheels)
@@ -85,6 +86,13 @@ class Wheel(unittest.TestCase):
         self.assertLess(seconds, MAX_INSTALL_S)
         self.binary_mpi4py(python, {"PATH": variables["PATH"], "HOME": self.folder})
         self.commands(environment, dict(variables, PATH=variables["PATH"] + ":/usr/bin:/bin"))
+        self.check(*pip, "--python", python, "uninstall", "-q", "-y", *self.wheels)
+        self.assertEqual(self.paths(environment) - before, set())
+
+    @staticmethod
+    def paths(folder):
+        """Returns the paths below a folder."""
+        return {os.path.join(at, name) for at, folders, names in os.walk(folder) for name in folders + names}
 
     def binary_mpi4py(self, python, variables):
         """mpi4py's binary package and NumPy, in the folders where set-up has downloaded them, as pip installs them."""
@@ -129,7 +137,8 @@ class Wheel(unittest.TestCase):
         self.assertEqual({os.path.dirname(path) for path in loaded}, {libraries["LD_LIBRARY_PATH"]})
         printed = self.check("mpiexec", "-n", "4", program, env=libraries)
         self.assertEqual(sorted(printed.split()), ["0/4", "1/4", "2/4", "3/4"])
-        print("mpifort: %s" % ", ".join(os.listdir(os.path.join(environment, "lib", "weft", "fortran"))))
+        cache = os.path.join(variables["HOME"], ".cache", "weft", "fortran")  # pip would leave them in the environment
+        print("mpifort: %s" % ", ".join(os.listdir(cache)))
 
     def commands(self, environment, variables):
         """Uses the commands of the wheel."""
@@ -138,6 +147,8 @@ class Wheel(unittest.TestCase):
         for launcher in ("mpiexec", "mpirun"):
             printed = self.check(launcher, "-n", "2", program, env=variables)
             self.assertEqual(sorted(printed.splitlines()), ["0/2 Weft", "1/2 Weft"])
+        printed = self.check("mpirun_rsh", "-np", "2", "localhost", "localhost", program, env=variables)
+        self.assertEqual(sorted(printed.splitlines()), ["0/2 Weft", "1/2 Weft"])
         self.fortran(environment, variables)
         for command in ("weft", "weft-mpi"):
             lines = self.check(command, "info", "--parsable", env=variables).splitlines()
