@@ -21,8 +21,9 @@ namespace {
 Status add_variables(State& state, std::vector<std::pair<std::string, std::string>>& to,
                      const std::string& name, const std::string& value) {
   const size_t equals = value.find('=');
-  if (value.starts_with("-") || value.find_first_of(" \t\n") < equals)
-    return bad_value(name, value, "NAME or NAME=VALUE, without blanks in the name");
+  if (value.starts_with("-") || value.find_first_of(" \t\n") < equals ||
+      (equals != value.npos && value.find(',') < equals))
+    return bad_value(name, value, "NAME or NAME=VALUE, without blanks and commas in the name");
   if (equals != std::string::npos) {
     if (equals == 0) return bad_value(name, value, "NAME or NAME=VALUE");
     to.emplace_back(value.substr(0, equals), value.substr(equals + 1));
@@ -204,7 +205,8 @@ const std::vector<Row>& option_table() {
       {{"wdir", "wd"},
        "DIR",
        "start the program in this directory",
-       [](State& state, const std::string&, const std::string& value) -> Status {
+       [](State& state, const std::string& name, const std::string& value) -> Status {
+         if (value.empty()) return bad_value(name, value, "a folder");
          state.program.directory = value;
          return {};
        }},

@@ -101,7 +101,7 @@ Status read_other_values(const std::vector<std::string>& arguments, size_t& i, c
   const std::string usage = variable      ? name + " NAME VALUE or " + name + " NAME=VALUE"
                             : wanted == 2 ? name + " NAME VALUE"
                                           : name + " VALUE";
-  while (values.size() < wanted) {
+  while (values.size() < wanted && (values.empty() || !values[0].empty())) {
     if (values.size() == 1) {
       const size_t equals = values[0].find('=');
       if (equals != std::string::npos && variable) {
@@ -120,6 +120,7 @@ Status read_other_values(const std::vector<std::string>& arguments, size_t& i, c
     if (!value) return std::move(value).error();
     values.push_back(std::move(*value));
   }
+  if (!values.empty() && values[0].empty()) return Error(Errc::arg, name + " needs a value: " + usage);
   if (values.size() == wanted) return {};
   return Error(Errc::arg, name + " takes " +
                               (wanted == 0   ? "no value"
