@@ -39,7 +39,7 @@ Result<std::vector<Word>> split_quoted(const std::string& line) {
 
 bool is_separator(const Word& word) { return !word.quoted && word.text == ":"; }
 
-/// The next line, with those that it continues by a backslash at its end; without carriage returns of
+/// Reads a line, and the next ones if a backslash at its end continues it; without carriage returns of
 /// Windows.
 bool next_line(std::istream& file, std::string& line) {
   line.clear();

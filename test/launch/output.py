@@ -74,7 +74,9 @@ class WhenItAppears(unittest.TestCase):
             self.assertEqual(sorted(re.findall(rb"name\? |\.|done\n", job.end()[1])), [b".", b"done\n", b"name? "])
 
     def test_progress_bars(self):
-        program = shell(WAIT + r"printf '10%%\r' >&2; wait_for go; printf '\r20%%' >&2; wait_for on; printf '\r30%%\n' >&2")
+        program = shell(
+            WAIT + r"printf '10%%\r' >&2; wait_for go; printf '\r20%%' >&2; wait_for on; printf '\r30%%\n' >&2"
+        )
         job = self.watch("pipe", "-l", "-n", 1, *program)
         job.wait_for(b"[0] 10%\r")
         job.allow("go")

@@ -54,7 +54,7 @@ class RandomCommandLines(unittest.TestCase):
     def check(self, command, expected, folder):
         done = subprocess.run(
             [MPIEXEC, *command.split()[1:]], cwd=folder, env=clean_environment(WEFT_FAKE_HOSTS="2"),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         if expected.startswith("! ") or done.returncode == 2:
             self.assertEqual((done.returncode, done.stdout), (2, ""))

@@ -25,7 +25,7 @@ def run(*command, **options):
 
 
 def make_install(*variables):
-    """The commands of `make install`, without those that configure and build; and the last line that it prints."""
+    """The commands of `make install` that install, and the last line that it prints."""
     made = ("-o", "configure", "-o", "build/tools/ready-cli")
     lines = run("make", "-n", "-C", ROOT, "--no-print-directory", *made, "install", "BUILD=" + BUILD, *variables)
     commands = [line.split(" >")[0] for line in lines.splitlines() if " cmake --install " in line]
