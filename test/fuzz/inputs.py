@@ -25,7 +25,8 @@ VALUES = ("", "0", "1", "-1", "2", "7", "64k", "1e9", "0x10", "99999999999999999
           " 1", "1 ", "1,2", ":", "*")  # fmt: skip
 OPTIONS = ("-n", "-np", "-c", "-x", "--memory-alloc-kinds", "--initial-errhandler", "--wdir", "--bind-to", "--map-by",
            "--report-bindings", "--oversubscribe", "--tag-output", "--labels",
-           "-prepend-pattern", "-genv", "--env=A=1", "--cpu-bind", "--runtime-options", "--continue-on-failure", "--host", "-H", "--hostfile", "-f",
+           "-prepend-pattern", "-genv", "--env=A=1", "--cpu-bind", "--runtime-options",
+           "--continue-on-failure", "--host", "-H", "--hostfile", "-f",
            "--launcher", "--version", "--help", "-V", "--", ":", "-", "--no-such-option")  # fmt: skip
 ARGUMENTS = ("", "0", "1", "2", "3", "-1", "99999999999999999999", "core", "none", "gpu", "slot", "A=1", "=", "A", "localhost",
              "localhost:2", "localhost:-1", "a:b:c", ",", "/nonexistent", "/dev/null", "/", "weft", "slurm", "hydra",
