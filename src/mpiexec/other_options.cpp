@@ -112,6 +112,10 @@ Result<Translation> translate_other_option(const std::string& name, const Words&
     return translate_value(name, values);
   Translation all;
   std::stringstream list(values.front());
+  // Slurm passes on only the variables in the list, if it has neither word.
+  if (name == "export" && ("," + values.front() + ",").find(",ALL,") == std::string::npos)
+    all.notes.push_back("-export " + values.front() +
+                        " has no effect on the others: all variables of the environment are passed on");
   for (std::string value; std::getline(list, value, ',');) {
     auto one = runtime ? translate_runtime_option(name, value) : translate_value(name, {value});
     if (!one) return one;

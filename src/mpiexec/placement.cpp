@@ -105,23 +105,28 @@ Status set_input_rank(Options& options, const std::string& name, const std::stri
 Status set_output(Options& options, const std::string& name, const std::string& value) {
   std::stringstream words(value);
   for (std::string word; std::getline(words, word, ',');) {
-    const bool to_folder = word.starts_with("dir=") || word.starts_with("directory=");
-    if (to_folder)
-      WEFT_TRY(set_output_folder(options, name, word.substr(word.find('=') + 1)));
-    else if (word == "tag")
+    std::string key = word.substr(0, word.find('='));
+    std::transform(key.begin(), key.end(), key.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (key.ends_with(":raw")) key.erase(key.size() - 4);  // PRRTE: not in whole lines
+    const auto abbreviates = [&](std::string_view full) { return key.size() > 4 && full.starts_with(key); };
+    if (key == "dir" || key == "directory")
+      WEFT_TRY(set_output_folder(options, name, word.substr(std::min(word.find('='), word.size() - 1) + 1)));
+    else if (key == "tag")
       options.labels = Labels::tag;
-    else if (word == "rank")
+    else if (key == "rank")
       options.labels = Labels::rank;
-    else if (word.size() > 4 && std::string_view("tag-fullname").starts_with(word))
+    else if (key == "fullname" || abbreviates("tag-fullname"))
       options.labels = Labels::full_tag;
-    else if (word.size() > 4 && std::string_view("tag-detailed").starts_with(word))
-      return bad_value(name, word, "tag, tag-fullname, rank: labels have no process ids");
-    else if (word == "timestamp")
+    else if (key == "timestamp")
       options.timestamp_output = true;
-    else if (word == "merge" || word == "merge-stderr-to-stdout")
+    else if (key == "merge" || abbreviates("merge-stderr-to-stdout"))
       options.merge_output = true;
-    else if (word != "fullname")
-      return bad_value(name, word, "tag, tag-fullname, rank, timestamp, merge, dir=FOLDER");
+    else if (abbreviates("tag-detailed"))
+      return bad_value(name, word, "tag, tag-fullname, rank: labels have no process ids");
+    else
+      return bad_value(
+          name, word,
+          "tag, tag-fullname, rank, timestamp, merge, dir=FOLDER; --outfile-pattern names files freely");
   }
   return {};
 }
