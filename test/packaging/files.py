@@ -256,6 +256,12 @@ class Spack(unittest.TestCase):
         self.assertTrue(hasattr(namespace["Weft"], "cmake_args"))
         named = [(directive, arguments[0]) for directive, arguments, _ in directives]
         self.assertIn(("provides", "mpi@:5.0"), named)
+        self.assertIn(("depends_on", "fortran"), named)
+        weft = types.SimpleNamespace(spec=types.SimpleNamespace(), prefix=types.SimpleNamespace())
+        weft.prefix.bin = types.SimpleNamespace(**{name: "/p/bin/" + name for name in os.listdir(PREFIX + "/bin")})
+        namespace["Weft"].setup_dependent_package(weft, None, None)
+        wrappers = {"mpicc": "mpicc", "mpicxx": "mpicxx", "mpifc": "mpifort", "mpif77": "mpif77"}
+        self.assertEqual(vars(weft.spec), {name: "/p/bin/" + program for name, program in wrappers.items()})
         variants = {arguments[0] for directive, arguments, _ in directives if directive == "variant"}
         for directive, _, options in directives:
             for variant in re.findall(r"\+(\w+)", options.get("when", "")):
@@ -263,7 +269,7 @@ class Spack(unittest.TestCase):
         # the package passes only existing options to CMake
         cmake = "".join(read(path) for path in glob.glob(os.path.join(ROOT, "cmake", "*.cmake")))
         for option in re.findall(
-            r'"(WEFT_(?!CC|CXX)\w+)"', read(os.path.join(PACKAGING, "spack/packages/weft/package.py"))
+            r'"(WEFT_(?!CC|CXX|FC)\w+)"', read(os.path.join(PACKAGING, "spack/packages/weft/package.py"))
         ):
             self.assertIn(option, cmake)
 
