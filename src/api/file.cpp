@@ -91,7 +91,8 @@ Status File_get_view(io::File& file, MPI_Offset* disp, MPI_Datatype* etype, MPI_
   give(view.filetype, filetype);
   *disp = view.disp;
   int length = 0;
-  copy_text(file.datarep, datarep, MPI_MAX_DATAREP_STRING, &length);
+  copy_text(view.datarep == nullptr ? "native" : view.datarep->name, datarep, MPI_MAX_DATAREP_STRING,
+            &length);
   return {};
 }
 

@@ -46,11 +46,20 @@ Status File::admit(const Access& access, const p2p::Buffer& memory) {
   return {};
 }
 
+namespace {
+
+/// Returns true if the data of the access differs between file and memory.
+bool is_converted(const Access& access, const Datarep* datarep) {
+  return datarep != nullptr && (access.write ? datarep->write != nullptr : datarep->read != nullptr);
+}
+
+}  // namespace
+
 /// With a data representation that differs from the one in memory, the access moves converted bytes.
 Status File::convert(const Access& access, p2p::Buffer& memory, std::shared_ptr<std::byte[]>& storage,
                      std::function<Result<uint64_t>(uint64_t)>& after) {
   const Datarep* const datarep = view->datarep;
-  if (datarep == nullptr || !(access.write ? datarep->write : datarep->read)) return {};
+  if (!is_converted(access, datarep)) return {};
   if (on_device(memory))
     return error(ErrorClass::unsupported_datarep,
                  "data in GPU memory cannot be converted to " + datarep->name + ": use the native format");
@@ -143,7 +152,7 @@ Result<core::Completion> complete(Operation& operation, Pool& pool) {
 
 Result<core::Completion> File::run(const Access& access, const p2p::Buffer& memory) {
   const bool direct = access.at != At::shared && (!access.collective || comm->size() == 1) &&
-                      view->datarep == nullptr && queue_.empty() && !on_device(memory);
+                      !is_converted(access, view->datarep) && queue_.empty() && !on_device(memory);
   if (!direct) {
     auto operation = launch(access, memory, true);
     if (!operation) return std::move(operation).error();

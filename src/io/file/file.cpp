@@ -99,7 +99,7 @@ Status File::set_hints(const core::Info* info) {
 }
 
 Status File::set_view(int64_t disp, datatype::Datatype& etype, datatype::Datatype& filetype,
-                      const std::string& representation, const core::Info* info) {
+                      const std::string& datarep, const core::Info* info) {
   Status own;
   if (disp == kCurrentDisplacement && (amode & kSequential) != 0) {
     auto current = shared_position();
@@ -108,7 +108,7 @@ Status File::set_view(int64_t disp, datatype::Datatype& etype, datatype::Datatyp
   } else if (disp < 0) {
     own = Error(Errc::arg, "disp = " + std::to_string(disp) + " is negative");
   }
-  auto found = find_datarep(representation);
+  auto found = find_datarep(datarep);
   if (own.ok() && !found) own = std::move(found).error();
   // Programs may not change the view while requests are active, and some do.
   core::wait_until(instance, [this] { return queue_.empty(); });
@@ -123,7 +123,6 @@ Status File::set_view(int64_t disp, datatype::Datatype& etype, datatype::Datatyp
   WEFT_TRY(agree(std::move(own)));
   WEFT_TRY(set_hints(info));
   view = std::move(next);
-  datarep = representation;
   position_ = 0;
   return set_shared(0);
 }

@@ -60,7 +60,7 @@ class File final : public core::Counted {
   [[nodiscard]] Status set_atomicity(bool atomic);
   [[nodiscard]] Status set_hints(const core::Info* info);
   [[nodiscard]] Status set_view(int64_t disp, datatype::Datatype& etype, datatype::Datatype& filetype,
-                                const std::string& representation, const core::Info* info);
+                                const std::string& datarep, const core::Info* info);
   [[nodiscard]] Status seek_shared(int64_t offset, Whence whence);
 
   [[nodiscard]] Result<int64_t> size() const { return target->descriptor.size(); }
@@ -91,7 +91,6 @@ class File final : public core::Counted {
   const int amode;
   std::unique_ptr<Target> target;
   std::shared_ptr<const View> view;
-  std::string datarep = "native";  ///< name of the view's data representation, as the program has given it
   core::Ref<core::Errhandler> errhandler;
 
  private:

@@ -26,11 +26,11 @@ Datarep external32() {
 }
 
 std::map<std::string, Datarep, std::less<>>& datareps() {
-  static auto& all = *new std::map<std::string, Datarep, std::less<>>{{"external32", external32()}};
+  // "internal" stores data as in memory; it has an entry for its name.
+  static auto& all = *new std::map<std::string, Datarep, std::less<>>{{"external32", external32()},
+                                                                      {"internal", {"internal", {}, {}, {}}}};
   return all;
 }
-
-bool stores_native(std::string_view name) { return name == "native" || name == "internal"; }
 
 }  // namespace
 
@@ -48,7 +48,7 @@ datatype::DatatypeResult Datarep::file_form(datatype::Datatype& type) const {
 }
 
 Result<const Datarep*> find_datarep(std::string_view name) {
-  if (stores_native(name)) return static_cast<const Datarep*>(nullptr);
+  if (name == "native") return static_cast<const Datarep*>(nullptr);
   const auto found = datareps().find(name);
   if (found == datareps().end())
     return error(ErrorClass::unsupported_datarep,
@@ -59,7 +59,7 @@ Result<const Datarep*> find_datarep(std::string_view name) {
 }
 
 Status register_datarep(Datarep datarep) {
-  if (stores_native(datarep.name) || datareps().contains(datarep.name))
+  if (datarep.name == "native" || datareps().contains(datarep.name))
     return error(ErrorClass::dup_datarep, "datarep = \"" + datarep.name + "\" is defined already");
   std::string name = datarep.name;
   datareps().emplace(std::move(name), std::move(datarep));

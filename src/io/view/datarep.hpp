@@ -12,7 +12,7 @@
 
 namespace weft::io {
 
-/// A representation that differs from the one in memory.
+/// A representation other than "native".
 struct Datarep {
   /// Converts `count` elements of `type` at `user` to or from their bytes in the file at `file`.
   using Convert = std::function<Status(void* user, datatype::Datatype& type, int64_t count, void* file)>;
@@ -26,7 +26,7 @@ struct Datarep {
   [[nodiscard]] datatype::DatatypeResult file_form(datatype::Datatype& type) const;
 };
 
-/// Finds a representation; null for "native" and "internal", which store data as in memory. Error:
+/// Finds a representation; null for "native", which stores data as in memory. Error:
 /// MPI_ERR_UNSUPPORTED_DATAREP.
 [[nodiscard]] Result<const Datarep*> find_datarep(std::string_view name);
 /// MPI_Register_datarep. Error: MPI_ERR_DUP_DATAREP.
