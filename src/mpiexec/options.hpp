@@ -15,11 +15,11 @@ namespace weft::mpiexec {
 /// One program of the job; several are separated by ":" on the command line.
 struct Program {
   int ranks = 1;
-  std::string counted_by{};  ///< option that has set `ranks`; empty: none
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> variables;  ///< -x NAME=VALUE
   std::string directory;                                       ///< empty: the current directory
-  bool python = false;  ///< argv is a Python program with its arguments
+  bool python = false;       ///< argv is a Python program with its arguments
+  std::string counted_by{};  ///< option that has set `ranks`; empty: none
 };
 
 enum class BindTo {

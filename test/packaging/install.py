@@ -27,7 +27,10 @@ def run(*command, **options):
 def make_install(*variables):
     """The commands of `make install` that install, and the last line that it prints."""
     made = ("-o", "configure", "-o", "build/tools/ready-cli")
-    lines = run("make", "-n", "-C", ROOT, "--no-print-directory", *made, "install", "BUILD=" + BUILD, *variables)
+    of_make = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "DESTDIR")  # of the make that runs the tests
+    environment = {name: value for name, value in os.environ.items() if name not in of_make}
+    command = ("make", "-n", "-C", ROOT, "--no-print-directory", *made, "install", "BUILD=" + BUILD, *variables)
+    lines = run(*command, env=environment)
     commands = [line.split(" >")[0] for line in lines.splitlines() if " cmake --install " in line]
     return [" ".join(shlex.split(command)[1:]) for command in commands], lines.splitlines()[-1]
 
