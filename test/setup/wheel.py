@@ -91,8 +91,9 @@ class Wheel(unittest.TestCase):
 
     @staticmethod
     def paths(folder):
-        """Returns the paths below a folder."""
-        return {os.path.join(at, name) for at, folders, names in os.walk(folder) for name in folders + names}
+        """Returns the files below a folder; pip itself leaves empty folders, such as share/man."""
+        paths = {os.path.join(at, name) for at, _, names in os.walk(folder) for name in names}
+        return {path for path in paths if not os.path.islink(path)}
 
     def binary_mpi4py(self, python, variables):
         """mpi4py's binary package and NumPy, in the folders where set-up has downloaded them, as pip installs them."""
