@@ -2,6 +2,7 @@
 # Charts with matplotlib. Curves differ in colour (Okabe and Ito's palette, safe for colour-blind readers), marker and
 # dash, so that they are also distinguishable in print.
 import io
+import math
 import textwrap
 
 from weft_mpi import output, result
@@ -13,6 +14,9 @@ DASHES = ("-", "--", "-.", ":")
 SIZE = (5.2, 3.3)  # inches without the legend; on the screen of a telephone, text keeps three quarters of its size
 LINE = 0.17  # inches of a line of a legend
 LABEL = 58  # characters in a line of a legend
+TITLE = 48  # characters in a line of a title, or of the labels of an axis
+TICKS = 11  # steps between the labels of an axis
+ROWS, LOW_ROWS = 40, 12  # labels of the rows of a timeline, and how many need no higher figure
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -45,19 +49,38 @@ def draw(axes, title, labels, series, own=None, logarithmic=True):
     if logarithmic:
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
-        ticks = sorted({x for points in series.values() for x, _ in points if x > 0})
-        ticks = ticks[:: max(1, len(ticks) // 9)]
+        ticks = spaced(sorted({x for points in series.values() for x, _ in points if x > 0}))
         axes.set_xticks(ticks, [size_text(tick) for tick in ticks])
         axes.minorticks_off()
-    axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
+    axes.set(title=wrapped(title), xlabel=labels[0], ylabel=labels[1])
     axes.grid(True, which="major", linewidth=0.5, alpha=0.5)
     if series:
         legend(axes)
 
 
+def spaced(ticks):
+    """Returns those of the ascending ticks of a logarithmic axis whose labels do not overlap."""
+    if not ticks:
+        return []
+    step, found = math.log2(ticks[-1] / ticks[0]) / TICKS, ticks[:1]
+    for tick in ticks[1:]:
+        if math.log2(tick / found[-1]) >= step:
+            found.append(tick)
+    return found
+
+
+def wrapped(title):
+    return textwrap.fill(title, TITLE, break_on_hyphens=False)
+
+
 def shortened(label):
     """Returns a label for a legend, in at most two lines."""
     return textwrap.fill(label, LABEL, max_lines=2, break_on_hyphens=False, placeholder=" ...")
+
+
+def columns_for(labels):
+    """Returns how many columns of a legend fit beside each other."""
+    return max(1, min(3, LABEL // (max(map(len, labels)) + 5)))
 
 
 def legend(axes, columns=1):
@@ -121,14 +144,18 @@ def save(figure, path):
 def bars(axes, title, labels, positions, series):
     """Draws a stacked bar at each position. `series`: {label: values}; colours differ, and hatches for print."""
     base = [0.0] * len(positions)
+    places = range(len(positions))
     for at, (label, values) in enumerate(series.items()):
         hatch = HATCHES[at // len(PALETTE) % len(HATCHES)]
-        axes.bar([str(x) for x in positions], values, bottom=base, label=label, color=PALETTE[at % len(PALETTE)],
+        axes.bar(places, values, bottom=base, label=label, color=PALETTE[at % len(PALETTE)],
                  hatch=hatch, edgecolor="white", linewidth=0.5)  # fmt: skip
         base = [low + value for low, value in zip(base, values)]
-    axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
+    fitting = TITLE // (max((len(str(x)) for x in positions), default=0) + 1)
+    shown = places[:: -(-len(positions) // max(1, fitting)) or 1]
+    axes.set_xticks(shown, [str(positions[place]) for place in shown])
+    axes.set(title=wrapped(title), xlabel=labels[0], ylabel=labels[1])
     if series:
-        legend(axes, columns=3)
+        legend(axes, columns=columns_for(series))
 
 
 def timeline(axes, title, label, rows, series):
@@ -138,8 +165,10 @@ def timeline(axes, title, label, rows, series):
         for row, begin, length in found:
             axes.broken_barh([(begin, length)], (row - 0.4, 0.8), edgecolor="white", linewidth=0.3, **look)
         axes.broken_barh([], (0, 0), edgecolor="white", label=name, **look)
-    axes.set_yticks(range(len(rows)), rows)
+    shown = range(0, len(rows), -(-len(rows) // ROWS) or 1)
+    axes.set_yticks(shown, [rows[row] for row in shown])
+    axes.figure.set_figheight(axes.figure.get_figheight() + LINE * max(0, len(shown) - LOW_ROWS))
     axes.invert_yaxis()
-    axes.set(title=title, xlabel=label)
+    axes.set(title=wrapped(title), xlabel=label)
     if series:
-        legend(axes, columns=3)
+        legend(axes, columns=columns_for(series))

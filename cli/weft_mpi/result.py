@@ -77,7 +77,10 @@ def malformed_machine(machine: object) -> str:
     for key in ("processor", "driver", "date"):
         if not isinstance(machine.get(key) or "", str):
             return f"machine.{key} is not a string"
-    return "" if is_number(machine.get("nvlink_gb_s") or 0) else "machine.nvlink_gb_s is not a number"
+    for key in ("nvlink_gb_s", "load", "cores"):
+        if not is_number(machine.get(key) or 0):
+            return f"machine.{key} is not a number"
+    return ""
 
 
 def malformed_run(run: dict) -> str:

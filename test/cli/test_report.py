@@ -112,6 +112,104 @@ def test_a_sentence_of_all_rows_is_said_once(weft, tmp_path):
     assert '<th scope="col">verdict</th>' not in page.read_text()
 
 
+def comparison(first, second, **more):
+    """A comparison of two libraries with the spreads of their rounds."""
+    runs = [
+        {"name": name, "library": name, "error": None,
+         "rows": [{"size": 8, "kinds": "H H", "latency_us": median, "spread": spread}]}
+        for name, (median, *spread) in (("Weft", first), ("Open MPI", second))
+    ]  # fmt: skip
+    return {"format": 1, "program": "latency", "ranks": 2, "switches": [], "runs": runs, **more}
+
+
+def rows_of(weft, tmp_path, found):
+    """Returns the rows of `weft report --json`, and the page."""
+    (tmp_path / "r.json").write_text(json.dumps(found))
+    page = tmp_path / "r.html"
+    done = weft("report", str(tmp_path / "r.json"), "-o", str(page), "--json")
+    assert done.status == 0, done.err
+    (rows,) = json.loads(done.out).values()
+    return rows, page.read_text()
+
+
+def test_overlapping_rounds_are_no_verdict(weft, tmp_path):
+    pytest.importorskip("matplotlib")
+    (row,), _ = rows_of(weft, tmp_path, comparison((1.0, 0.8, 1.3), (1.1, 0.9, 1.4)))
+    assert (row["verdict"], row["grade"], row["ratio"]) == (
+        "no verdict: the rounds of the libraries overlap",
+        None,
+        None,
+    )
+    (row,), _ = rows_of(weft, tmp_path, comparison((1.0, 0.9, 1.1), (2.0, 1.9, 2.1)))
+    assert (row["verdict"], row["grade"]) == ("2 times better than Open MPI", "good")
+
+
+def test_numbers_and_load(weft, tmp_path):
+    pytest.importorskip("matplotlib")
+    machine = {"processor": "Xeon", "cores": 2, "load": 3.25, "gpus": []}
+    (row,), page = rows_of(weft, tmp_path, comparison((2.0, 1.9, 2.1), (1.0, 0.9, 1.1), machine=machine))
+    assert (row["value"], row["unit"], row["ratio"], row["grade"]) == (2.0, "us", 0.5, "poor")
+    assert "Xeon, 2 cores, load 3.2 (busy: " in page or "Xeon, 2 cores, load 3.3 (busy: " in page
+    _, page = rows_of(weft, tmp_path, comparison((2.0, 1.9, 2.1), (1.0, 0.9, 1.1), machine={**machine, "load": 0.5}))
+    assert "load 0.5<" in page and "busy" not in page
+
+
+@pytest.mark.parametrize("program, field", [("bw", "bandwidth_mb_s"), ("alltoall", "latency_us")])
+def test_a_machine_without_gpus_is_compared_with_none(program, field, weft, tmp_path):
+    pytest.importorskip("matplotlib")
+    rows = [{"size": size, "kinds": "H H", field: 100.0} for size in SIZES]
+    machine = {"processor": "Xeon", "cores": 2, "gpus": []}
+    found = {"format": 1, "program": program, "ranks": 2, "library": "Weft", "rows": rows, "machine": machine}
+    rows, page = rows_of(weft, tmp_path, found)
+    assert "GH200" not in page and "has no GPU" in page
+    assert all(row["ratio"] is None and row["grade"] is None for row in rows)
+
+
+def test_labels_of_axes_do_not_overlap():
+    pytest.importorskip("matplotlib")
+    from weft_mpi import charts
+
+    def overlaps(drawing):
+        figure = charts.figure_of(drawing)
+        figure.canvas.draw()
+        (axes,) = figure.axes
+        for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+            boxes = [label.get_window_extent() for label in labels if label.get_text() and label.get_visible()]
+            for one, other in zip(boxes, boxes[1:]):
+                if one.overlaps(other):
+                    return True
+        boxes = [text.get_window_extent() for text in axes.get_legend().get_texts()]
+        return any(one.overlaps(other) for at, one in enumerate(boxes) for other in boxes[at + 1 :])
+
+    for sizes in (SIZES, [1, 1000, 1024, 1100, 1 << 20]):
+        series = {"a": [(size, 1.0 + size) for size in sizes]}
+        assert not overlaps(lambda axes, series=series: charts.draw(axes, "t", ("x", "y"), series))
+    many = list(range(128))
+    calls = {f"MPI_Neighbor_alltoallw_{number}": [1.0] * 128 for number in range(8)}
+    assert not overlaps(lambda axes: charts.bars(axes, "t", ("x", "y"), many, calls))
+    names = [f"rank {rank} on host {rank // 8}: steps" for rank in many]
+    bars = {name: [(row, row, 1.0) for row in many] for name in calls}
+    assert not overlaps(lambda axes: charts.timeline(axes, "t", "ms", names, bars))
+
+
+def test_dark_mode(weft, files, tmp_path):
+    """A browser that prefers dark pages shows a dark page: nearly no pixel of the picture is bright."""
+    pytest.importorskip("matplotlib")
+    page = str(tmp_path / "r.html")
+    assert weft("report", files[0], "-o", page).status == 0
+    with open(page, encoding="utf-8") as file:
+        assert "prefers-color-scheme: dark" in file.read()
+    image = pytest.importorskip("PIL.Image")
+    if not screenshots.browser():
+        pytest.skip("needs chromium")
+    shot = str(tmp_path / "dark.png")
+    words = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/dark", "--window-size=900,1200",
+             "--force-dark-mode", "--blink-settings=preferredColorScheme=0", "--screenshot=" + shot]  # fmt: skip
+    subprocess.run([screenshots.browser(), *words, "file://" + page], capture_output=True, timeout=100, check=True)
+    counts = image.open(shot).convert("L").histogram()
+    assert sum(counts[200:]) < 0.1 * sum(counts)
+
+
 def test_a_long_name_is_said_once(weft, tmp_path):
     pytest.importorskip("matplotlib")
     rows = [{"size": size, "kinds": "D D", "latency_us": 6.0} for size in (16, 1024, 65536)]

@@ -173,13 +173,15 @@ def test_report(weft, traced, program, tmp_path):
     found = weft("report", str(tmp_path / "trace.json"), str(tmp_path / "top.json"), "-o", page, "--json")
     assert found.status == 0, found.err
     rows = json.loads(found.out)
-    calls = {row[0]: row[2] for row in rows["Time in MPI calls, 2 ranks"]}
+    calls = {row["name"]: row["verdict"] for row in rows["Time in MPI calls, 2 ranks"]}
     assert calls["MPI_Allreduce"].startswith("%d calls; longest in rank " % (2 * COLLECTIVES))
     assert len(rows["Timeline around the longest call, 2 ranks"]) == 2
     (steps,) = (found for title, found in rows.items() if title.startswith("Steps during MPI_"))
-    assert any(row[0].startswith("p2p.") for row in steps)
-    assert rows["A running job, 2 ranks"][0][2] == "waits 80 %, most for rank 1; the others waited for it 0 s in all"
-    assert rows["A running job, 2 ranks"][1][2] == "waits 0 %; the others waited for it 2.8 s in all"
+    assert any(row["name"].startswith("p2p.") for row in steps)
+    first, second = rows["A running job, 2 ranks"]
+    assert first["verdict"] == "waits 80 %, most for rank 1; the others waited for it 0 s in all"
+    assert (first["value"], first["unit"]) == (90.0, "% in MPI")
+    assert second["verdict"] == "waits 0 %; the others waited for it 2.8 s in all"
     assert "A running job" in open(page, encoding="utf-8").read()
     (tmp_path / "top.json").write_text('{"seconds": 1}\n')
     assert weft("report", str(tmp_path / "top.json"), "-o", page).status == 2

@@ -138,9 +138,10 @@ def keys_of(found):
 
 def compared(found, key):
     """Returns the rows of the first column and of the column that its ratio is taken to; None if one is missing."""
-    name, switches = result.field(found), found["switches"]
+    name, switches = result.field(found), found.get("switches")
     rows = [
-        next((row for row in run["rows"] if (result.kinds_of(row), row["size"]) == key), None) for run in found["runs"]
+        next((row for row in run.get("rows") or [] if (result.kinds_of(row), row["size"]) == key), None)
+        for run in result.runs(found)
     ]
     others = [row for row in (rows[-1:] if switches else rows[1:]) if row]
     if not rows[0] or not others:

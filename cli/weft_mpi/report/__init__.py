@@ -2,11 +2,14 @@
 # weft report: writes an HTML page from result files, with reference curves and a verdict per row.
 import csv
 import os
+import re
 
 from weft_mpi import charts, output, result
+from weft_mpi.bench import compare
 from weft_mpi.output import Refusal
 from weft_mpi.report import job, page, reference, verdict
 
+NO_GPU = ["This machine has no GPU: nothing is compared with the published figures, which are of machines with GPUs."]
 JACOBI_FIELDS = ("variant", "nx", "ny", "niter", "nccheck", "ranks", "devices", "seconds", "one_device_seconds")
 
 
@@ -56,11 +59,27 @@ def run(arguments):
     if arguments.markdown:
         output.write_file(arguments.markdown, page.markdown(arguments.title, sections, machines(results)))
     if arguments.json:
-        print(output.json_text({section["title"]: section["rows"] for section in sections}), end="")
+        found = {section["title"]: [with_numbers(*row) for row in section["rows"]] for section in sections}
+        print(output.json_text(found), end="")
     else:
         size = os.path.getsize(arguments.output)
         print(f"{arguments.output}: {len(sections)} sections, {size // 1024} KiB")
     return 0
+
+
+def with_numbers(what, figure, words, grade):
+    """Returns a row as an object. `value`: the number of the figure, `ratio`: that of the verdict; null: none."""
+    value, _, unit = figure.partition(" ")
+    ratio = re.match(r"(\S+) (times better|times worse|percent)", words)
+    factor = float(ratio.group(1)) if ratio else 1.0 if words.startswith("as good as") else None
+    if ratio and ratio.group(2) != "times better":
+        factor = 1 / factor if "worse" in ratio.group(2) else factor / 100
+    try:
+        number = float(value)
+    except ValueError:
+        number, unit = None, ""
+    return {"name": what, "value": number, "unit": unit, "text": figure, "verdict": words, "ratio": factor,
+            "grade": grade or None}  # fmt: skip
 
 
 def machines(results):
@@ -73,16 +92,22 @@ def machines(results):
         words += [f"{len(gpus)} x {gpus[0]}"] if gpus else []
         words += [f"driver {machine['driver']}"] if machine.get("driver") else []
         words += [f"measured {machine['date'][:10]}"] if machine.get("date") else []
+        words += [load_words(machine)] if result.is_number(machine.get("load")) else []
         line = ", ".join(filter(None, words))
         if line and line not in found:
             found.append(line)
     return found
 
 
+def load_words(machine):
+    busy = machine["load"] >= (machine.get("cores") or 1)
+    return f"load {machine['load']:.1f}" + (" (busy: these are not the figures of an idle machine)" if busy else "")
+
+
 def bench_section(found, with_reference):
     """Returns {"title", "note", "draw": function of axes, "headings", "rows"} of one result."""
-    gpus = (found.get("machine") or {}).get("gpus") or [""]
-    references = reference.curves(found["program"], gpus[0]) if with_reference else []
+    gpus = (found.get("machine") or {}).get("gpus")
+    references = reference.curves(found["program"], gpus[0]) if with_reference and gpus else []
     kinds = result.kinds(found)
     shown = [curve for curve in references if curve.memory in kinds and curve.ranks in (0, found.get("ranks"))][:5]
     field, runs = result.field(found), result.runs(found)
@@ -91,13 +116,14 @@ def bench_section(found, with_reference):
     for row in own["rows"]:
         others = {run["name"]: other[field] for run in runs if run is not own for other in run.get("rows") or []
                   if (other["size"], result.kinds_of(other)) == (row["size"], result.kinds_of(row))}  # fmt: skip
-        rows.append(verdict.of_row(found, row, references, {} if found.get("switches") else others))
+        overlap = compare.is_open(found, (result.kinds_of(row), row["size"]))
+        rows.append(verdict.of_row(found, row, references, {} if found.get("switches") else others, overlap))
     title = f"{found['program']}, {found.get('ranks', '?')} ranks"
     series = {**result.curves(found), **{curve.label: curve.points for curve in shown}}
     labels = ("message size (bytes)", result.FIELDS[field])
     return {
         "title": title + (f": matrix of {', '.join(found['switches'])}" if found.get("switches") else ""),
-        "note": notes(runs, shown),
+        "note": notes(runs, shown) + (NO_GPU if with_reference and not gpus else []),
         "draw": lambda axes: charts.draw(axes, title, labels, series, own=len(result.curves(found))),
         "headings": ("message", "figure", "verdict", "grade"),
         "rows": [list(row) for row in rows],

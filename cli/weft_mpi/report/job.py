@@ -6,7 +6,7 @@ import json
 from weft_mpi import charts, trace
 from weft_mpi.output import Refusal
 
-NAMES = {"unknown": "an unknown rank", "another job": "another job"}
+NAMES = {"unknown": "an unknown rank", "another job": "another job", "any rank": "any rank"}
 TOP_CALLS = 8  # calls that a chart names; the others are one
 LIFETIME = ("MPI_Init", "MPI_Init_thread", "MPI_Finalize")  # not in the choice of the timeline's call
 SHORTEST = 1 / 2000  # share of the timeline's length that is visible

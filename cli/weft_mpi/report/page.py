@@ -8,6 +8,7 @@ from weft_mpi import __version__, charts
 LONG = 20  # characters of a name that a table repeats in full
 
 STYLE = """
+:root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 60rem; margin: 2rem auto;
   padding: 0 1rem; }
 h1 { font-size: 1.7rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-bottom: 1px solid #bbb; }
@@ -22,6 +23,10 @@ td.figure { text-align: right; font-variant-numeric: tabular-nums; white-space: 
 .good::before { content: "\\2713  "; } .fair::before { content: "\\25CB  "; } .poor::before { content: "\\2717  "; }
 .good { color: #00543d; } .fair { color: #7a4b00; } .poor { color: #8c2d04; font-weight: bold; }
 .note { color: #444; font-size: .9rem; }
+@media screen and (prefers-color-scheme: dark) { body { color: #e4e4e4; background: #16181b; } .note { color: #b4b4b4; }
+  h2 { border-color: #555; } th, td { border-color: #3a3a3a; } a { color: #8ab8ff; }
+  .good { color: #5fd0a5; } .fair { color: #f0b54a; } .poor { color: #ff9a76; }
+  figure svg { filter: invert(.91) hue-rotate(180deg); } }
 @media print { body { max-width: none; margin: 0; font-size: 11px; } h2, figure { break-after: avoid; }
   tr { break-inside: avoid; } }
 """

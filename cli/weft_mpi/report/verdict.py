@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Verdicts on the rows of a result: the fraction of the hardware's bandwidth, or the ratio to a reference.
+# Verdicts on the rows of a result: the fraction of the hardware's bandwidth, or the ratio to a reference. Rounds that
+# overlap give none, and neither do references of machines with GPUs to a machine without.
 from weft_mpi import result
 from weft_mpi.report.reference import same_gpu
 
@@ -23,14 +24,17 @@ def kind_words(kinds):
     return f"{SIDES.get(first, first)} to {SIDES.get(second, second)}"
 
 
-def of_row(found, row, references, others):
-    """Returns (message, value, verdict, grade or ""). `others`: {name: value} of the other libraries of the run."""
+def of_row(found, row, references, others, overlap=False):
+    """Returns (message, value, verdict, grade or ""). `others`: {name: value} of the other libraries of the run;
+    `overlap`: the rounds of Weft and of the best of them overlap."""
     field = result.field(found)
     what = f"{size_words(row['size'])}, {kind_words(row.get('kinds', 'H H'))}"
     what += f", {row['type']}" if "type" in row else ""
     unit = result.FIELDS[field].rpartition("(")[2].rstrip(")")
     figure = f"{row[field]:.2f} {unit}"
     others = {name: value for name, value in others.items() if value > 0}
+    if overlap:
+        return what, figure, "no verdict: the rounds of the libraries overlap", ""
     for rule in (by_link, by_others, by_reference) if row[field] > 0 else ():
         verdict = rule(found, row, field, references if rule is by_reference else others)
         if verdict:
@@ -68,8 +72,10 @@ def by_others(found, row, field, others):
 
 def by_reference(found, row, field, references):
     """Rates a row by the best reference of its size, preferably of the same GPU model. Collectives need a reference
-    with the same number of ranks. References between nodes give no grade."""
-    gpus = (found.get("machine") or {}).get("gpus") or [""]
+    with the same number of ranks. References between nodes, and of host memory on another machine, give no grade."""
+    gpus = (found.get("machine") or {}).get("gpus")
+    if not gpus:
+        return None
     known = []
     for curve in references:
         same_ranks = curve.ranks == found.get("ranks") or curve.ranks == 0 and found["program"] in PAIRS
@@ -84,6 +90,8 @@ def by_reference(found, row, field, references):
     higher = field in result.HIGHER_IS_BETTER
     curve, value = (max if higher else min)(known, key=lambda pair: pair[1])
     words, verdict = compare(row[field], value, curve.label, higher)
+    if not curve.far and result.kinds_of(row).startswith("H H") and not same_gpu(curve, gpus[0]):
+        return f"{words} (another machine)", ""
     return (f"{words} (between nodes)", "") if curve.far else (words, verdict)
 
 
