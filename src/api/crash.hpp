@@ -8,5 +8,7 @@ namespace weft::api {
 /// lets the signal end the process as without a handler. A handler that the program has installed stays, and
 /// a handler that it installs later replaces this handler. Called once.
 void install_crash_handlers();
+/// If errors.backtrace is `errors`: prints the caller of this library. Before an MPI error ends the process.
+void print_caller();
 
 }  // namespace weft::api

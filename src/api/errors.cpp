@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "api/crash.hpp"
 #include "api/entry_point.hpp"
 #include "api/error_codes.hpp"
 #include "base/clock.hpp"
@@ -176,6 +177,7 @@ void abort_job(int code, const std::string& message) {
   // An exit status has 8 bits: 0 would look like success.
   const int status = (code & 0xff) == 0 ? 1 : code & 0xff;
   std::fflush(stdout);
+  print_caller();
   recorder::flush();
   core::Instance* instance = g_state.load() == State::running ? g_instance : nullptr;
   std::string line = "weft: " + message + "\n";

@@ -17,12 +17,15 @@ namespace weft::mpiexec {
 
 namespace {
 
-const char* signal_hint(int signal) {
+const char* signal_hint(int signal, bool core_dumped) {
   switch (signal) {
     case SIGSEGV:
     case SIGABRT:
     case SIGFPE:
     case SIGILL:
+      if (core_dumped)
+        return "\n  Its last output is above. gdb PROGRAM CORE shows its variables (where systemd keeps core "
+               "files: coredumpctl gdb).";
       return "\n  Its last output is above. For more than the backtrace use ulimit -c unlimited, or build "
              "with -g "
              "-fsanitize=address.";
@@ -88,7 +91,7 @@ Failure describe_exit(const std::string& rank, pid_t pid, int status, const std:
   return {128 + signal,
           rank + " was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) +
               (WCOREDUMP(status) ? ", core dumped" + core_file(pid, directory) + ")" : ")") +
-              signal_hint(signal),
+              signal_hint(signal, WCOREDUMP(status)),
           false};
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+void crash_in_library(int damage);  // crash_library.cpp
 static volatile int zero;
 
 __attribute__((noinline)) static int recurse(int depth) {
@@ -21,6 +22,10 @@ __attribute__((noinline)) static void crash_here(const char* how) {
   if (strcmp(how, "bus") == 0) raise(SIGBUS);
   if (strcmp(how, "abort") == 0) abort();
   if (strcmp(how, "stack") == 0) zero = recurse(0);
+  if (strcmp(how, "together") == 0) *(volatile int*)16 = 1;
+  if (strcmp(how, "library") == 0) crash_in_library(0);
+  if (strcmp(how, "heap") == 0) crash_in_library(1);
+  if (strcmp(how, "error") == 0) MPI_Send(NULL, 1, MPI_INT, 99, 0, MPI_COMM_WORLD);
   if (strcmp(how, "reduce") == 0) MPI_Reduce_local((void*)16, (void*)32, 4, MPI_INT, MPI_SUM);
 }
 
