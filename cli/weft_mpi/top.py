@@ -122,6 +122,9 @@ def headline(sample):
     job = f"{len(ranks)} of {sample['size']} ranks are on this host"
     if len(ranks) == sample["size"]:
         job = f"{len(ranks)} rank{'' if len(ranks) == 1 else 's'}"
+    stuck = [text for text in sample.get("conclusions", []) if "deadlock: " in text]
+    if stuck:
+        return f"{job}; {stuck[0]}"
     slowest = delaying_rank(sample)
     others = mean_share(ranks, OTHER_JOB)
     if others >= NOTICEABLE and (slowest is None or others > mean_share(ranks, str(slowest["rank"]))):

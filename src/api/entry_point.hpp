@@ -37,6 +37,7 @@ class EntryPoint {
     if (g_instance->threaded) [[unlikely]] {
       g_instance->lock.lock();
       instance_locked_ = true;
+      g_instance->waits.count_thread();
     }
     g_instance->waits.enter(call_);
     published_ = true;

@@ -248,6 +248,7 @@ Result<core::Instance*> acquire_instance(int required) {
   if (required == MPI_THREAD_MULTIPLE || core::ProgressThread::wanted()) g_instance->threaded = true;
   if (user_count++ == 0 && g_instance->shm != nullptr) set_departed(false);
   g_instance->waits.set_state(false, g_instance->threaded);
+  g_instance->waits.count_thread();
   if (core::ProgressThread::wanted() && g_instance->progress_thread == nullptr) {
     g_instance->progress_thread = core::ProgressThread::start(*g_instance);
     end_progress_thread_at_exit();

@@ -61,7 +61,14 @@ struct Record {
   char call[48];                      ///< MPI function called by the program
   char operation[24];                 ///< collective: the operation that is waited for
   char comm[64];                      ///< name of the communicator
-  int32_t member[kMaxMembers];        ///< their ranks in MPI_COMM_WORLD
+  /// Of a receive or probe: an unexpected message that it may have been meant for.
+  int32_t unexpected;  ///< 1: there is one
+  int32_t unexpected_source, unexpected_tag;
+  int32_t unexpected_comm_size;  ///< 0: of the same communicator
+  uint64_t unexpected_bytes;
+  uint64_t looked;              ///< CLOCK_MONOTONIC in ns of the last search for it
+  char unexpected_comm[64];     ///< name of its communicator
+  int32_t member[kMaxMembers];  ///< their ranks in MPI_COMM_WORLD
 };
 
 /// Age of Record::seen after which a record is obsolete.
@@ -82,6 +89,7 @@ struct Table {
   int32_t rank, size;                       ///< in MPI_COMM_WORLD
   std::atomic<uint32_t> left;               ///< 1: has called MPI_Finalize
   std::atomic<uint32_t> threaded;           ///< 1: several threads may call MPI
+  std::atomic<uint32_t> threads;            ///< threaded: threads that have called MPI
   /// Written by other ranks of the host that wait: the last activity() seen, and when it was first seen.
   alignas(64) std::atomic<uint64_t> observed, observed_ns;
   Record records[kRecords];  ///< the first is for polls

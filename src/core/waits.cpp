@@ -19,6 +19,10 @@ using wait_table::Record;
 using wait_table::What;
 
 constexpr uint64_t kObservationIntervalNs = 100'000'000;
+// The search for a message that a receive may have been meant for walks the unexpected queue: late, and
+// seldom.
+constexpr uint64_t kFirstLookNs = 40'000'000, kLookIntervalNs = 50'000'000;
+static_assert(kFirstLookNs < wait_table::kMinWaitNs);
 
 using counters::Unit;
 counters::Counter late_senders("p2p.late_sender_time", Unit::nanoseconds,
@@ -85,7 +89,28 @@ void fill_communicator(Record& record, const Communicator* comm) {
     if (world_rank(*comm, i) != i) record.of_world = 0;
 }
 
+/// Whether to search for a message that the receive may have been meant for.
+bool is_time_to_look(const Record& record, uint64_t now) {
+  return now - record.since.load(std::memory_order_relaxed) >= kFirstLookNs &&
+         now - record.looked >= kLookIntervalNs;
+}
+
+/// The event that a wait is for. `comm`: of the call; becomes that of the event.
+Operands operands_of(const WaitTarget& target, const Communicator*& comm) {
+  if (target.request != nullptr) {
+    const Operands operands = target.request->operands();
+    // A message of a blocking collective may belong to a communicator that the program does not know.
+    if (operands.what != What::other || comm == nullptr) comm = target.request->comm;
+    return operands;
+  }
+  if (target.operands == nullptr) return {};
+  comm = target.comm;
+  return *target.operands;
+}
+
 }  // namespace
+
+constinit thread_local bool WaitPublisher::thread_counted = false;
 
 WaitPublisher::~WaitPublisher() {
   if (private_ != nullptr) ::munmap(private_, sizeof *private_);
@@ -118,6 +143,7 @@ void WaitPublisher::open(wait_table::Table* table, int rank, int size) {
   table->call.store(table_->call.load(std::memory_order_relaxed), std::memory_order_relaxed);
   table->left.store(table_->left.load(std::memory_order_relaxed), std::memory_order_relaxed);
   table->threaded.store(table_->threaded.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  table->threads.store(table_->threads.load(std::memory_order_relaxed), std::memory_order_relaxed);
   counters::publish();
   table_->pid.store(0, std::memory_order_relaxed);  // readers skip the former table
   table_ = table;
@@ -127,20 +153,13 @@ void WaitPublisher::open(wait_table::Table* table, int rank, int size) {
   table_->pid.store(::getpid(), std::memory_order_release);
 }
 
-void WaitPublisher::fill(Record& record, const MpiCall& call, const WaitTarget& target, uint64_t since) {
+void WaitPublisher::fill(Record& record, const MpiCall& call, const WaitTarget& target, uint64_t since,
+                         uint64_t now) const {
   const uint32_t version = record.version.load(std::memory_order_relaxed);
   record.version.store(version + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  Operands operands;
   const Communicator* comm = call.comm;
-  if (target.request != nullptr) {
-    operands = target.request->operands();
-    // A message of a blocking collective may belong to a communicator that the program does not know.
-    if (operands.what != What::other || comm == nullptr) comm = target.request->comm;
-  } else if (target.operands != nullptr) {
-    operands = *target.operands;
-    comm = target.comm;
-  }
+  const Operands operands = operands_of(target, comm);
   record.what = operands.what;
   record.peer = operands.rank < 0 ? wait_table::kAny : operands.rank;
   record.tag = operands.tag < 0 ? wait_table::kAny : operands.tag;
@@ -151,8 +170,27 @@ void WaitPublisher::fill(Record& record, const MpiCall& call, const WaitTarget& 
   copy(record.call, reinterpret_cast<const char*>(call.name & ~wait_table::kReturned));
   copy(record.operation, operands.operation);
   fill_communicator(record, comm);
+  if (record.since.load(std::memory_order_relaxed) != since) record.looked = record.unexpected = 0;
   record.since.store(since, std::memory_order_relaxed);
+  look_for_similar(record, operands, comm, now);
   record.version.store(version + 2, std::memory_order_release);
+}
+
+/// The caller has made `record.version` odd.
+void WaitPublisher::look_for_similar(Record& record, const Operands& wanted, const Communicator* comm,
+                                     uint64_t now) const {
+  if (!is_time_to_look(record, now)) return;
+  SimilarMessage found;
+  const bool receives = wanted.what == What::receive || wanted.what == What::probe;
+  record.looked = now;
+  record.unexpected =
+      receives && comm != nullptr && find_similar_ != nullptr && find_similar_(wanted, *comm, found);
+  if (record.unexpected == 0) return;
+  record.unexpected_source = found.source;
+  record.unexpected_tag = found.tag;
+  record.unexpected_bytes = found.bytes;
+  record.unexpected_comm_size = found.comm == comm ? 0 : found.comm->remote_size();
+  copy(record.unexpected_comm, found.comm == comm ? "" : found.comm->name.c_str());
 }
 
 void WaitPublisher::publish(Record*& record, const MpiCall& call, const WaitTarget& target, uint64_t since,
@@ -163,7 +201,15 @@ void WaitPublisher::publish(Record*& record, const MpiCall& call, const WaitTarg
     used_ |= 1u << free;
     record = &table_->records[free];
     record->polls = 0;
-    fill(*record, call, target, since);
+    fill(*record, call, target, since, now);
+  } else if (is_time_to_look(*record, now)) {
+    const Communicator* comm = call.comm;
+    const Operands operands = operands_of(target, comm);
+    const uint32_t version = record->version.load(std::memory_order_relaxed);
+    record->version.store(version + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    look_for_similar(*record, operands, comm, now);
+    record->version.store(version + 2, std::memory_order_release);
   }
   record->seen.store(now, std::memory_order_release);
 }
@@ -179,7 +225,7 @@ void WaitPublisher::publish_poll(const WaitTarget& target, uint64_t now) {
   if (now - polls_since_ns_ < wait_table::kPublishNs) return;
   Record& record = table_->records[0];
   record.polls = 1;
-  fill(record, current(), target, polls_since_ns_);
+  fill(record, current(), target, polls_since_ns_, now);
   record.seen.store(now, std::memory_order_release);
 }
 

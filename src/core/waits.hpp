@@ -29,6 +29,15 @@ struct WaitTarget {
   Communicator* comm = nullptr;  ///< of the operands
 };
 
+/// An unexpected message that a receive or probe may have been meant for.
+struct SimilarMessage {
+  int source = 0, tag = 0;  ///< `source`: rank in `comm`
+  uint64_t bytes = 0;
+  const Communicator* comm = nullptr;
+};
+/// Returns whether there is one; `wanted`: the operands of a receive or probe on `comm` that nothing matches.
+using FindSimilar = bool (*)(const Operands& wanted, const Communicator& comm, SimilarMessage& found);
+
 class WaitPublisher {
  public:
   WaitPublisher() = default;
@@ -61,6 +70,15 @@ class WaitPublisher {
     table_->threaded.store(threaded ? 1 : 0, std::memory_order_relaxed);
   }
 
+  /// Counts this thread among the threads that have called MPI.
+  void count_thread() {
+    if (thread_counted) return;
+    thread_counted = true;
+    table_->threads.store(table_->threads.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  /// Of the layer that matches messages.
+  void set_find_similar(FindSimilar function) { find_similar_ = function; }
+
   /// Publishes a wait of one thread. `record`: of this wait, or null at first. `now`, `since`:
   /// monotonic_ns().
   void publish(wait_table::Record*& record, const MpiCall& call, const WaitTarget& target, uint64_t since,
@@ -88,7 +106,11 @@ class WaitPublisher {
 
  private:
   static constexpr uint32_t kPollsPerLook = 64;
-  static void fill(wait_table::Record& record, const MpiCall& call, const WaitTarget& target, uint64_t since);
+  void fill(wait_table::Record& record, const MpiCall& call, const WaitTarget& target, uint64_t since,
+            uint64_t now) const;
+  void look_for_similar(wait_table::Record& record, const Operands& wanted, const Communicator* comm,
+                        uint64_t now) const;
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local bool thread_counted;
 
   wait_table::Table* table_ = &unpublished_;
   Communicator* comm_ = nullptr;                 // of the current call
@@ -96,6 +118,7 @@ class WaitPublisher {
   wait_table::PrivateTable* private_ = nullptr;  // mapped
   int memory_ = -1;                              // descriptor of private_, kept for readers
   uint32_t used_ = 1;                            // records in use, as bits
+  FindSimilar find_similar_ = nullptr;
   uint64_t finished_at_poll_ = 0, polls_since_ns_ = 0, next_observation_ns_ = 0;
   uint32_t polls_ = 0;
 };

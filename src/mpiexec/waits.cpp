@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -53,6 +54,15 @@ char state_of(pid_t pid) {
   return end != nullptr && end[1] != '\0' ? end[2] : 'X';
 }
 
+/// Number of threads of a process; 0: unknown.
+int threads_of(pid_t pid) {
+  std::error_code error;
+  std::filesystem::directory_iterator tasks("/proc/" + std::to_string(pid) + "/task", error), end;
+  int found = 0;
+  for (; !error && tasks != end; tasks.increment(error)) ++found;
+  return found;
+}
+
 Wait copy_of(const Record& record) {
   Wait wait{.what = record.what,
             .peer = record.peer,
@@ -68,7 +78,11 @@ Wait copy_of(const Record& record) {
             .operation = text_of(record.operation),
             .comm = text_of(record.comm),
             .members = {},
-            .seconds = seconds_since(record.since.load())};
+            .seconds = seconds_since(record.since.load()),
+            .unexpected = {}};
+  if (record.unexpected != 0)
+    wait.unexpected = {record.unexpected_source, record.unexpected_tag, record.unexpected_bytes,
+                       text_of(record.unexpected_comm), record.unexpected_comm_size};
   if (record.of_world != 0 && wait.comm_size > 0 && wait.comm_size <= static_cast<int>(kMaxRanks))
     for (int i = 0; i < wait.comm_size; ++i) wait.members.push_back(i);
   else if (record.members == wait.comm_size && record.members <= wait_table::kMaxMembers)
@@ -91,6 +105,8 @@ RankState state_of(const Table& table, const Memory& memory, uint64_t offset, ui
   state.size = table.size;
   state.pid = table.pid.load();
   state.threaded = table.threaded.load() != 0;
+  state.callers = static_cast<int>(table.threads.load());
+  if (state.threaded) state.threads = threads_of(state.pid);
   state.process_state = state_of(state.pid);
   state.last_call = string_at(state.pid, table.call.load() & ~wait_table::kReturned);
   if (table.activity() == table.observed.load()) state.seconds = seconds_since(table.observed_ns.load());

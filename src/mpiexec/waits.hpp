@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,6 +28,14 @@ struct Wait {
   std::string call, operation, comm;
   std::vector<int> members;  ///< ranks of the communicator in MPI_COMM_WORLD; empty: unknown
   double seconds;
+  /// An unexpected message that a receive or probe may have been meant for.
+  struct Unexpected {
+    int source, tag;
+    uint64_t bytes;
+    std::string comm;
+    int comm_size;  ///< 0: of the same communicator
+  };
+  std::optional<Unexpected> unexpected;
 
   /// Returns true if the wait ends only when all ranks of the communicator have called.
   [[nodiscard]] bool is_collective() const;
@@ -41,10 +50,15 @@ struct RankState {
   int rank = 0, size = 1;  ///< in MPI_COMM_WORLD
   pid_t pid = 0;
   bool threaded = false;     ///< several threads may call MPI
+  int callers = 0;           ///< threaded: threads that have called MPI so far
+  int threads = 0;           ///< threads of the process; 0: unknown
   char process_state = '?';  ///< as in /proc/PID/stat
   std::string last_call;     ///< last MPI function called; empty: unknown
   double seconds = -1;       ///< outside: since the last call; negative: unknown
   std::vector<Wait> waits;
+
+  /// Returns true if a thread that does not wait may call MPI.
+  [[nodiscard]] bool may_go_on() const;
 };
 
 /// The ranks of one job on this host, by rank.
@@ -77,6 +91,8 @@ using AllArrivals = std::map<uint64_t, Arrivals>;
 [[nodiscard]] AllArrivals arrivals_of(const JobState& job);
 /// In place of the rank of a process that is in another MPI_COMM_WORLD.
 inline constexpr int kOtherJob = -2;
+/// The same for a wait that a message of any rank ends.
+inline constexpr int kAnyRank = -3;
 /// Returns the ranks in MPI_COMM_WORLD without which the wait does not end, or kOtherJob.
 [[nodiscard]] std::vector<int> needed_by(const Wait& wait, const AllArrivals& all);
 

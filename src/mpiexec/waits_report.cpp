@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Waits: texts and conclusions.
+// Waits: texts.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -7,6 +7,7 @@
 
 #include "mpiexec/hosts.hpp"
 #include "mpiexec/waits.hpp"
+#include "mpiexec/waits_text.hpp"
 
 namespace weft::mpiexec {
 namespace {
@@ -15,15 +16,10 @@ using wait_table::kAny;
 using wait_table::What;
 using State = RankState::State;
 
-constexpr size_t kMaxListedRanks = 16, kMaxCycle = 8;
+constexpr size_t kMaxListedRanks = 16;
 
 /// Around durations: ranks form a group whatever their durations. Text from ranks has no control characters.
 constexpr char kMark = '\x1f';
-
-std::string without_marks(std::string text) {
-  std::erase(text, kMark);
-  return text;
-}
 
 std::string without_durations(const std::string& text) {
   std::string rest;
@@ -45,31 +41,10 @@ std::string duration(double seconds) {
   return kMark + std::string(text) + kMark;
 }
 
-/// Returns "rank 3" or "ranks 0-3, 7".
-std::string ranks_text(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0, listed = 0; i < ranks.size(); ++listed) {
-    size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (last == i + 1) last = i;
-    if (listed != 0) text += ", ";
-    if (listed == kMaxListedRanks) return text + "...";
-    text += std::to_string(ranks[i]);
-    if (last > i) text += "-" + std::to_string(ranks[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
-std::string communicator(const Wait& wait) {
-  if (wait.comm == "MPI_COMM_WORLD" || wait.comm == "MPI_COMM_SELF") return wait.comm;
-  return (wait.comm.empty() ? "a communicator without name" : "\"" + wait.comm + "\"") + " (" +
-         std::to_string(wait.comm_size) + " ranks)";
-}
-
-/// Returns true if the wait is for one process, which is of no rank of MPI_COMM_WORLD.
-bool is_of_other_job(const Wait& wait) {
-  return wait.peer != kAny && wait.peer_process < 0 && wait.comm_size > 0 && !wait.is_collective();
+std::string communicator_text(const std::string& name, int size) {
+  if (name == "MPI_COMM_WORLD" || name == "MPI_COMM_SELF") return name;
+  return (name.empty() ? "a communicator without name" : "\"" + name + "\"") + " (" + std::to_string(size) +
+         " ranks)";
 }
 
 std::string peer_text(const Wait& wait) {
@@ -140,150 +115,11 @@ std::string describe_wait(const Wait& wait, const AllArrivals& all) {
   if (wait.comm_size > 0) text += " on " + communicator(wait);
   text += (wait.polls ? " for " : " since ") + duration(wait.seconds);
   if (const std::string what = operation(wait); !what.empty()) text += ": " + what;
+  if (const std::string sent = unexpected_text(wait); !sent.empty())
+    text += "; " + sent + " (unexpected, " + std::to_string(wait.unexpected->bytes) + " bytes)";
   if (wait.is_collective())
     if (const std::string missing = missing_text(wait, all); !missing.empty()) text += "; " + missing;
   return text;
-}
-
-std::string describe_rank(const RankState& rank, const AllArrivals& all) {
-  const std::string last = rank.last_call.empty() ? "" : "; last call: " + rank.last_call;
-  const std::string since = rank.seconds < 0 ? "" : " since " + duration(rank.seconds);
-  switch (rank.state) {
-    case State::ended:
-      return "has ended";
-    case State::left:
-      return "has called MPI_Finalize";
-    case State::inside:
-      return "in " + (rank.last_call.empty() ? "an MPI call" : rank.last_call) + since + ", in progress";
-    case State::outside:
-      return "outside MPI" + since + (rank.process_state == 'R' ? ", running" : ", not running") + last;
-    case State::waiting:
-      break;
-  }
-  std::string text;
-  for (const Wait& wait : rank.waits) {
-    const char* name = rank.waits.size() == 1 ? "" : text.empty() ? "one thread: " : "; another: ";
-    text += name + describe_wait(wait, all);
-  }
-  return text;
-}
-
-/// Returns true if a send to `receiver` and the wait of the receiver belong together.
-bool matches(int sender_comm_rank, const Wait& send, const Wait& receive) {
-  if (send.what != What::send || (receive.what != What::receive && receive.what != What::probe)) return false;
-  return send.context == receive.context && (receive.peer == kAny || receive.peer == sender_comm_rank) &&
-         (receive.tag == kAny || receive.tag == send.tag);
-}
-
-/// Finds cycles of ranks of which each can go on only after the next one.
-class Deadlocks {
- public:
-  Deadlocks(const JobState& job, const AllArrivals& all) : all_(all) {
-    for (const RankState& rank : job.ranks)
-      if (rank.state == State::waiting && rank.waits.size() == 1 && !rank.threaded &&
-          !ends_otherwise(rank.waits[0]))
-        stuck_[rank.rank] = &rank.waits[0];
-  }
-  /// Returns a text per cycle; cycles have no rank in common.
-  std::vector<std::string> find() {
-    std::vector<std::string> texts;
-    for (const auto& [rank, wait] : stuck_) {
-      path_.clear();
-      if (visit(rank)) texts.push_back(describe());
-    }
-    return texts;
-  }
-
- private:
-  /// Loops may do other things, and one of several requests may complete.
-  static bool ends_otherwise(const Wait& wait) {
-    return wait.polls || wait.call.starts_with("MPI_Waitany") || wait.call.starts_with("MPI_Waitsome");
-  }
-  [[nodiscard]] bool in_transfer(const Wait& one, const Wait& other) const {
-    return matches(one.comm_rank, one, other) || matches(other.comm_rank, other, one);
-  }
-  bool visit(int rank) {
-    const auto found = stuck_.find(rank);
-    if (found == stuck_.end() || finished_.contains(rank)) return false;
-    if (const auto on_path = std::find(path_.begin(), path_.end(), rank); on_path != path_.end()) {
-      path_.erase(path_.begin(), on_path);
-      finished_.insert(path_.begin(), path_.end());
-      return true;
-    }
-    path_.push_back(rank);
-    for (const int next : needed_by(*found->second, all_)) {
-      const auto peer = stuck_.find(next);
-      if (peer == stuck_.end() || in_transfer(*found->second, *peer->second)) continue;
-      if (visit(next)) return true;
-    }
-    finished_.insert(rank);
-    path_.pop_back();
-    return false;
-  }
-  [[nodiscard]] std::string hint() const {
-    if (path_.size() != 2) return "";
-    const Wait &one = *stuck_.at(path_[0]), &other = *stuck_.at(path_[1]);
-    if (one.what == What::send && other.what == What::send) return ": both send, neither receives";
-    if (one.what == What::receive && other.what == What::receive) return ": both receive, neither sends";
-    if (one.is_collective() || other.is_collective()) return "";
-    if (one.context != other.context) return ": the communicators differ";
-    return one.tag != other.tag && one.tag != kAny && other.tag != kAny
-               ? ": the tags differ (" + std::to_string(one.tag) + " and " + std::to_string(other.tag) + ")"
-               : "";
-  }
-  [[nodiscard]] std::string describe() const {
-    std::string text = "deadlock: ";
-    if (path_.size() == 1)
-      return text + "rank " + std::to_string(path_[0]) + " waits in " + stuck_.at(path_[0])->call +
-             " for itself";
-    for (size_t i = 0; i < path_.size() && i < kMaxCycle; ++i)
-      text += (i == 0 ? "rank " : ", rank ") + std::to_string(path_[i]) + " waits in " +
-              stuck_.at(path_[i])->call + " for rank " + std::to_string(path_[(i + 1) % path_.size()]);
-    if (path_.size() > kMaxCycle) text += ", ... (a cycle of " + std::to_string(path_.size()) + " ranks)";
-    return text + hint();
-  }
-
-  const AllArrivals& all_;
-  std::map<int, const Wait*> stuck_;  // by rank in MPI_COMM_WORLD
-  std::set<int> finished_;
-  std::vector<int> path_;
-};
-
-std::vector<std::string> mismatches(const JobState& job, const AllArrivals& all) {
-  std::vector<std::string> texts;
-  std::set<uint64_t> done;
-  for (const RankState& rank : job.ranks)
-    for (const Wait& wait : rank.waits) {
-      if (!wait.is_collective() || wait.members.size() < 2 || !done.insert(wait.context).second) continue;
-      const Arrivals& arrivals = all.at(wait.context);
-      if (!arrivals.missing_of(wait).empty()) continue;
-      std::string calls;
-      for (const auto& [call, ranks] : arrivals.calls)
-        calls += (calls.empty() ? "" : ", ") + ranks_text(ranks) + " in " + call;
-      if (arrivals.calls.size() > 1)
-        texts.push_back("mismatched collectives on " + communicator(wait) + ": " + calls);
-      else
-        texts.push_back("all ranks of " + communicator(wait) + " are in " + arrivals.calls.begin()->first +
-                        ": if this lasts, their roots or counts differ (WEFT_CHECK=on compares them)");
-    }
-  return texts;
-}
-
-/// Waits for ranks that will not come.
-std::vector<std::string> lost(const JobState& job, const AllArrivals& all) {
-  std::map<int, const RankState*> gone;
-  for (const RankState& rank : job.ranks)
-    if (rank.state == State::ended || rank.state == State::left) gone[rank.rank] = &rank;
-  std::vector<std::string> texts;
-  for (const RankState& rank : job.ranks) {
-    if (gone.empty() || rank.waits.size() != 1) continue;
-    const Wait& wait = rank.waits[0];
-    for (const int peer : needed_by(wait, all))
-      if (gone.contains(peer))
-        texts.push_back("rank " + std::to_string(rank.rank) + " waits in " + wait.call + " for rank " +
-                        std::to_string(peer) + ", which " + without_marks(describe_rank(*gone[peer], all)));
-  }
-  return texts;
 }
 
 std::string json_or_null(int value, bool known) { return known ? std::to_string(value) : "null"; }
@@ -329,10 +165,72 @@ std::string to_json(const RankState& rank, const Wait* wait, const AllArrivals& 
   if (wait->is_collective())
     for (const int missing : all.at(wait->context).missing_of(*wait))
       text += (text.back() == '[' ? "" : ", ") + std::to_string(missing);
-  return text + "]}";
+  text += "], \"unexpected\": ";
+  if (!wait->unexpected) return text + "null}";
+  const Wait::Unexpected& message = *wait->unexpected;
+  return text + "{\"peer\": " + std::to_string(message.source) + ", \"tag\": " + std::to_string(message.tag) +
+         ", \"bytes\": " + std::to_string(message.bytes) +
+         ", \"communicator\": " + json_text(message.comm_size != 0 ? message.comm : wait->comm) + "}}";
 }
 
 }  // namespace
+
+std::string without_marks(std::string text) {
+  std::erase(text, kMark);
+  return text;
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0, listed = 0; i < ranks.size(); ++listed) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (last == i + 1) last = i;
+    if (listed != 0) text += ", ";
+    if (listed == kMaxListedRanks) return text + "...";
+    text += std::to_string(ranks[i]);
+    if (last > i) text += "-" + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string communicator(const Wait& wait) { return communicator_text(wait.comm, wait.comm_size); }
+
+bool is_of_other_job(const Wait& wait) {
+  return wait.peer != kAny && wait.peer_process < 0 && wait.comm_size > 0 && !wait.is_collective();
+}
+
+std::string describe_rank(const RankState& rank, const AllArrivals& all) {
+  const std::string last = rank.last_call.empty() ? "" : "; last call: " + rank.last_call;
+  const std::string since = rank.seconds < 0 ? "" : " since " + duration(rank.seconds);
+  switch (rank.state) {
+    case State::ended:
+      return "has ended";
+    case State::left:
+      return "has called MPI_Finalize";
+    case State::inside:
+      return "in " + (rank.last_call.empty() ? "an MPI call" : rank.last_call) + since + ", in progress";
+    case State::outside:
+      return "outside MPI" + since + (rank.process_state == 'R' ? ", running" : ", not running") + last;
+    case State::waiting:
+      break;
+  }
+  std::string text;
+  for (const Wait& wait : rank.waits) {
+    const char* name = rank.waits.size() == 1 ? "" : text.empty() ? "one thread: " : "; another: ";
+    text += name + describe_wait(wait, all);
+  }
+  return text;
+}
+
+std::string unexpected_text(const Wait& wait) {
+  if (!wait.unexpected) return "";
+  const Wait::Unexpected& message = *wait.unexpected;
+  std::string text = "rank " + std::to_string(message.source) + " sent tag " + std::to_string(message.tag);
+  if (message.comm_size == 0) return text;
+  return text + " on " + communicator_text(message.comm, message.comm_size);
+}
 
 bool Wait::is_collective() const {
   if (comm_size == 0) return false;
@@ -383,14 +281,6 @@ std::vector<int> needed_by(const Wait& wait, const AllArrivals& all) {
   else if (is_of_other_job(wait))
     ranks.push_back(kOtherJob);
   return ranks;
-}
-
-std::vector<std::string> conclusions(const JobState& job) {
-  const AllArrivals all = arrivals_of(job);
-  std::vector<std::string> texts = Deadlocks(job, all).find();
-  for (auto& text : mismatches(job, all)) texts.push_back(std::move(text));
-  for (auto& text : lost(job, all)) texts.push_back(std::move(text));
-  return texts;
 }
 
 std::vector<std::string> describe(const JobState& job) {

@@ -59,6 +59,14 @@ class Chains {
     ends_.clear();
     visited_ = {rank};
     follow(rank);
+    if (!ends_.empty() || !ranks_.contains(rank)) return ends_;
+    // The ranks wait for each other, or for any rank.
+    for (const Wait& wait : ranks_.at(rank)->waits) {
+      for (const int next : needed_by(wait, all_)) ends_.insert(next);
+      if (wait.peer == wait_table::kAny && needed_by(wait, all_).empty() &&
+          (wait.what == wait_table::What::receive || wait.what == wait_table::What::probe))
+        ends_.insert(kAnyRank);
+    }
     return ends_;
   }
 
@@ -79,7 +87,8 @@ class Chains {
 };
 
 std::string name_of(int cause) {
-  return cause == kOtherJob ? "another job" : cause < 0 ? "unknown" : std::to_string(cause);
+  if (cause >= 0) return std::to_string(cause);
+  return cause == kOtherJob ? "another job" : cause == kAnyRank ? "any rank" : "unknown";
 }
 
 std::string number(double value) {
@@ -112,7 +121,7 @@ class Watch {
       const double part = seconds / static_cast<double>(found->second.size());
       for (const int cause : found->second) {
         shares.delays[cause] += part;
-        shares_[cause].delaying += part;
+        if (cause != kAnyRank) shares_[cause].delaying += part;
       }
     }
     return running;
@@ -138,12 +147,22 @@ class Watch {
       if (counters == nullptr) counters = std::make_unique<Counters>(rank.pid);
       text += "}, \"counters\": " + counters->to_json() + "}";
     }
+    text += "], \"conclusions\": [";
+    for (const std::string& conclusion : conclusions(lasting(total_)))
+      text += (text.back() == '[' ? "" : ", ") + json_text(conclusion);
     shares_.clear();
     total_ = 0;
     return text + "]}\n";
   }
 
  private:
+  /// The job without waits that have begun in the last `seconds`.
+  [[nodiscard]] JobState lasting(double seconds) const {
+    JobState job = state_;
+    for (RankState& rank : job.ranks)
+      std::erase_if(rank.waits, [&](const Wait& wait) { return wait.seconds < seconds; });
+    return job;
+  }
   [[nodiscard]] std::string share(double seconds) const { return number(total_ > 0 ? seconds / total_ : 0); }
   const WatchedJob& job_;
   JobState state_;

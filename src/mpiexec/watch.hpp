@@ -14,10 +14,11 @@ namespace weft::mpiexec {
 
 /// Shares of the time of one interval.
 struct Shares {
-  double inside = 0;             ///< in an MPI call
-  double waiting = 0;            ///< in a wait that has been published
-  double delaying = 0;           ///< the sum over the other ranks of their waits for this one
-  std::map<int, double> delays;  ///< waits by the rank that they are for in the end; -1: unknown, kOtherJob
+  double inside = 0;    ///< in an MPI call
+  double waiting = 0;   ///< in a wait that has been published
+  double delaying = 0;  ///< the sum over the other ranks of their waits for this one
+  std::map<int, double>
+      delays;  ///< waits by the rank that they are for in the end; -1: unknown, kOtherJob, kAnyRank
 };
 
 /// Returns for each waiting rank the ranks that make it wait: it follows waits for ranks that wait themselves

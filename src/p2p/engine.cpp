@@ -16,6 +16,7 @@
 #include "p2p/job_connections.hpp"
 #include "p2p/protocol/protocol.hpp"
 #include "p2p/protocol/states.hpp"
+#include "p2p/unexpected.hpp"
 
 namespace weft::p2p {
 
@@ -142,6 +143,7 @@ Status Engine::connect() {
 
 void Engine::publish_waits() {
   const auto& job = instance.exchange->job();
+  instance.waits.set_find_similar(find_similar);
   instance.waits.open(shm_ != nullptr ? &shm_->wait_table(instance.self) : nullptr, job.rank, job.size);
 }
 

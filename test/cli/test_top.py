@@ -60,6 +60,29 @@ def test_the_end_of_a_chain_is_named(weft, job):
     assert slowest["inside"] < 0.5
 
 
+@pytest.mark.parametrize("case, cause, why", [
+    ("tags", "rank 1", "deadlock: rank 0 waits in MPI_Recv for rank 1, .* rank 0 receives tag 1, but rank 1 sent tag 2"),
+    ("any_source", "any rank", "deadlock: ranks 0, 1: rank 0 waits in MPI_Recv for any rank"),
+])  # fmt: skip
+def test_ranks_that_wait_for_each_other(case, cause, why, weft, tmp_path):
+    """Also with MPI_THREAD_MULTIPLE the cause is no unknown rank."""
+    program = str(tmp_path / "programs")
+    source = os.path.join(os.path.dirname(HERE), "stuck", "programs.c")
+    subprocess.run([PREFIX + "/bin/mpicc", source, "-lpthread", "-o", program], check=True)
+    words = [PREFIX + "/bin/mpiexec", "-n", "2", program, "multiple", case]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as job:
+        try:
+            pid = job.stdout.readline().strip()
+            for _ in range(20):
+                found = weft("top", pid, "-i", "0.5", "-c", "1").out
+                if "deadlock" in found:
+                    break
+        finally:
+            job.kill()
+    assert re.search("2 ranks; " + why, found), found
+    assert re.search(rf"\n +0 +MPI_Recv +\S+ % +\S+ % +{cause} ", found) and "unknown" not in found, found
+
+
 def test_counts_equal_known_traffic(weft, job):
     mpiexec = job(3, "traffic", line="done")
     found = weft("top", str(mpiexec.pid), "-i", "0.2", "-c", "1", "--json")

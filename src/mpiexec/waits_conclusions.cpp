@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Waits: conclusions. A rank is blocked if none of its waits can end before a rank goes on that is blocked
+// itself, or has left.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "mpiexec/waits.hpp"
+#include "mpiexec/waits_text.hpp"
+
+namespace weft::mpiexec {
+namespace {
+
+using wait_table::kAny;
+using wait_table::What;
+using State = RankState::State;
+
+constexpr size_t kMaxCycle = 8;
+
+/// Returns true if a send to `receiver` and the wait of the receiver belong together.
+bool matches(int sender_comm_rank, const Wait& send, const Wait& receive) {
+  if (send.what != What::send || (receive.what != What::receive && receive.what != What::probe)) return false;
+  return send.context == receive.context && (receive.peer == kAny || receive.peer == sender_comm_rank) &&
+         (receive.tag == kAny || receive.tag == send.tag);
+}
+
+bool in_transfer(const Wait& one, const RankState& other) {
+  return std::any_of(other.waits.begin(), other.waits.end(), [&](const Wait& wait) {
+    return matches(one.comm_rank, one, wait) || matches(wait.comm_rank, wait, one);
+  });
+}
+
+/// Whether a message of any rank of the communicator ends the wait.
+bool is_for_any(const Wait& wait) {
+  return (wait.what == What::receive || wait.what == What::probe) && wait.peer == kAny;
+}
+
+bool is_gone(const RankState& rank) { return rank.state == State::ended || rank.state == State::left; }
+
+/// The ranks that can end a wait: all are needed, or for is_for_any() one is.
+std::vector<int> others_of(const RankState& rank, const Wait& wait, const AllArrivals& all) {
+  if (!is_for_any(wait)) return needed_by(wait, all);
+  std::vector<int> others;
+  for (const int member : wait.members)
+    if (member != rank.rank) others.push_back(member);
+  return others;
+}
+
+/// "rank 0 waits in MPI_Recv for rank 1", or "... for any rank".
+std::string waits_in(int rank, const Wait& wait, const std::string& whom) {
+  return "rank " + std::to_string(rank) + " waits in " + wait.call + " for " + whom;
+}
+
+/// "; rank 0 receives tag 1, but rank 1 sent tag 2"; empty: nothing is known.
+std::string meant_text(int rank, const Wait& wait) {
+  const std::string sent = unexpected_text(wait);
+  if (sent.empty()) return "";
+  const std::string tag = wait.tag == kAny ? "any tag" : "tag " + std::to_string(wait.tag);
+  return "; rank " + std::to_string(rank) + " receives " + tag + ", but " + sent;
+}
+
+/// Finds ranks of which none can go on before another one of them does.
+class Deadlocks {
+ public:
+  Deadlocks(const JobState& job, const AllArrivals& all) : all_(all) {
+    for (const RankState& rank : job.ranks) {
+      if (is_gone(rank)) gone_.insert(rank.rank);
+      const bool ends = std::any_of(rank.waits.begin(), rank.waits.end(), ends_otherwise);
+      if (rank.state == State::waiting && !rank.waits.empty() && !ends) blocked_[rank.rank] = &rank;
+    }
+    for (bool changed = true; changed;)
+      changed = std::erase_if(blocked_, [&](const auto& entry) { return !is_blocked(*entry.second); }) != 0;
+  }
+  /// Returns a text per deadlock; deadlocks have no rank in common.
+  std::vector<std::string> find() {
+    std::vector<std::string> texts;
+    for (const auto& [rank, state] : blocked_) {
+      path_.clear();
+      if (visit(rank)) texts.push_back(describe_cycle());
+    }
+    for (const auto& [rank, state] : blocked_)
+      if (const std::set<int> set = closure(rank); !set.empty()) texts.push_back(describe_set(set));
+    return texts;
+  }
+
+ private:
+  /// Loops may do other things, and one of several requests may complete.
+  static bool ends_otherwise(const Wait& wait) {
+    return wait.polls || wait.call.starts_with("MPI_Waitany") || wait.call.starts_with("MPI_Waitsome");
+  }
+  [[nodiscard]] bool holds_up(const Wait& wait, int other) const {
+    const auto found = blocked_.find(other);
+    return found != blocked_.end() ? !in_transfer(wait, *found->second) : gone_.contains(other);
+  }
+  [[nodiscard]] bool is_blocked(const RankState& rank) const {
+    return std::all_of(rank.waits.begin(), rank.waits.end(), [&](const Wait& wait) {
+      const std::vector<int> others = others_of(rank, wait, all_);
+      const auto holds = [&](int other) { return holds_up(wait, other); };
+      if (is_for_any(wait)) return !others.empty() && std::all_of(others.begin(), others.end(), holds);
+      return std::any_of(others.begin(), others.end(), holds);
+    });
+  }
+  /// One wait, for certain ranks.
+  static bool is_simple(const RankState& rank) {
+    return rank.waits.size() == 1 && !is_for_any(rank.waits[0]);
+  }
+
+  /// Searches for a cycle of simple waits. Afterwards `path_` is the cycle.
+  bool visit(int rank) {
+    const auto found = blocked_.find(rank);
+    if (found == blocked_.end() || !is_simple(*found->second) || finished_.contains(rank)) return false;
+    if (const auto on_path = std::find(path_.begin(), path_.end(), rank); on_path != path_.end()) {
+      path_.erase(path_.begin(), on_path);
+      finished_.insert(path_.begin(), path_.end());
+      reported_.insert(path_.begin(), path_.end());
+      return true;
+    }
+    path_.push_back(rank);
+    for (const int next : needed_by(wait_of(rank), all_))
+      if (holds_up(wait_of(rank), next) && visit(next)) return true;
+    finished_.insert(rank);
+    path_.pop_back();
+    return false;
+  }
+  /// All blocked ranks for which a rank waits, directly or not. Empty if they are reported already, or if
+  /// only ranks that have left are missing.
+  std::set<int> closure(int first) {
+    std::set<int> found{first};
+    std::vector<int> open{first};
+    bool waits_for_gone = false;
+    while (!open.empty()) {
+      const RankState& rank = *blocked_.at(open.back());
+      open.pop_back();
+      if (reported_.contains(rank.rank)) return {};
+      for (const Wait& wait : rank.waits)
+        for (const int other : others_of(rank, wait, all_)) {
+          if (!holds_up(wait, other)) continue;
+          waits_for_gone |= gone_.contains(other);
+          if (blocked_.contains(other) && found.insert(other).second) open.push_back(other);
+        }
+    }
+    if (waits_for_gone || (found.size() == 1 && !needs_itself(first))) return {};
+    reported_.insert(found.begin(), found.end());
+    return found;
+  }
+  [[nodiscard]] bool needs_itself(int rank) const {
+    const RankState& state = *blocked_.at(rank);
+    return std::any_of(state.waits.begin(), state.waits.end(), [&](const Wait& wait) {
+      const std::vector<int> others = needed_by(wait, all_);
+      return std::find(others.begin(), others.end(), rank) != others.end();
+    });
+  }
+  [[nodiscard]] const Wait& wait_of(int rank) const { return blocked_.at(rank)->waits[0]; }
+
+  [[nodiscard]] std::string hint() const {
+    if (path_.size() != 2) return "";
+    const Wait &one = wait_of(path_[0]), &other = wait_of(path_[1]);
+    if (one.what == What::send && other.what == What::send) return ": both send, neither receives";
+    if (one.what == What::receive && other.what == What::receive && meant_text(0, one).empty() &&
+        meant_text(0, other).empty())
+      return ": both receive, neither sends";
+    if (one.is_collective() && other.is_collective() && one.context != other.context)
+      return ": on different communicators (" + communicator(one) + " and " + communicator(other) + ")";
+    if (one.is_collective() || other.is_collective()) return "";
+    if (one.context != other.context) return ": the communicators differ";
+    return one.what != other.what && one.tag != other.tag && one.tag != kAny && other.tag != kAny
+               ? ": the tags differ (" + std::to_string(one.tag) + " and " + std::to_string(other.tag) + ")"
+               : "";
+  }
+  /// "deadlock: ", or "possible deadlock: " if other threads may go on.
+  template <class Ranks>
+  [[nodiscard]] std::string title(const Ranks& ranks, std::string& doubt) const {
+    std::vector<int> threaded;
+    for (const int rank : ranks)
+      if (blocked_.at(rank)->may_go_on()) threaded.push_back(rank);
+    std::sort(threaded.begin(), threaded.end());
+    if (threaded.empty()) return "deadlock: ";
+    doubt = " (unless another thread of " + ranks_text(threaded) + " goes on)";
+    return "possible deadlock: ";
+  }
+  [[nodiscard]] std::string describe_cycle() const {
+    std::string doubt, text = title(path_, doubt);
+    if (path_.size() == 1) return text + waits_in(path_[0], wait_of(path_[0]), "itself") + doubt;
+    for (size_t i = 0; i < path_.size() && i < kMaxCycle; ++i)
+      text += (i == 0 ? "" : ", ") +
+              waits_in(path_[i], wait_of(path_[i]), "rank " + std::to_string(path_[(i + 1) % path_.size()]));
+    if (path_.size() > kMaxCycle) text += ", ... (a cycle of " + std::to_string(path_.size()) + " ranks)";
+    if (const std::string known = hint(); !known.empty()) return text + known + doubt;
+    for (size_t i = 0; i < path_.size() && i < kMaxCycle; ++i)
+      text += meant_text(path_[i], wait_of(path_[i]));
+    return text + doubt;
+  }
+  [[nodiscard]] std::string describe_set(const std::set<int>& ranks) const {
+    std::string doubt, text = title(ranks, doubt) + ranks_text({ranks.begin(), ranks.end()}) + ": ", meant;
+    size_t listed = 0;
+    for (const int rank : ranks)
+      for (const Wait& wait : blocked_.at(rank)->waits) {
+        if (++listed > kMaxCycle) continue;
+        const std::string whom =
+            is_for_any(wait) ? "any rank" : ranks_text(others_of(*blocked_.at(rank), wait, all_));
+        text += (listed == 1 ? "" : ", ") + waits_in(rank, wait, whom);
+        meant += meant_text(rank, wait);
+      }
+    if (listed > kMaxCycle) text += ", ... (" + std::to_string(listed) + " waits)";
+    return text + meant + doubt;
+  }
+
+  const AllArrivals& all_;
+  std::map<int, const RankState*> blocked_;  // by rank in MPI_COMM_WORLD
+  std::set<int> gone_, finished_, reported_;
+  std::vector<int> path_;
+};
+
+std::vector<std::string> mismatches(const JobState& job, const AllArrivals& all) {
+  std::vector<std::string> texts;
+  std::set<uint64_t> done;
+  for (const RankState& rank : job.ranks)
+    for (const Wait& wait : rank.waits) {
+      if (!wait.is_collective() || wait.members.size() < 2 || !done.insert(wait.context).second) continue;
+      const Arrivals& arrivals = all.at(wait.context);
+      if (!arrivals.missing_of(wait).empty()) continue;
+      std::string calls;
+      for (const auto& [call, ranks] : arrivals.calls)
+        calls += (calls.empty() ? "" : ", ") + ranks_text(ranks) + " in " + call;
+      if (arrivals.calls.size() > 1)
+        texts.push_back("mismatched collectives on " + communicator(wait) + ": " + calls);
+      else
+        texts.push_back("all ranks of " + communicator(wait) + " are in " + arrivals.calls.begin()->first +
+                        ": if this lasts, their roots or counts differ (WEFT_CHECK=on compares them)");
+    }
+  return texts;
+}
+
+/// Waits for ranks that will not come.
+std::vector<std::string> lost(const JobState& job, const AllArrivals& all) {
+  std::map<int, const RankState*> gone;
+  for (const RankState& rank : job.ranks)
+    if (is_gone(rank)) gone[rank.rank] = &rank;
+  std::vector<std::string> texts;
+  if (gone.empty()) return texts;
+  for (const RankState& rank : job.ranks)
+    for (const Wait& wait : rank.waits) {
+      const std::vector<int> others = others_of(rank, wait, all);
+      if (is_for_any(wait)) {
+        const auto is_lost = [&](int other) { return gone.contains(other); };
+        if (!others.empty() && std::all_of(others.begin(), others.end(), is_lost))
+          texts.push_back(waits_in(rank.rank, wait, "any rank") + ", and all others have left MPI" +
+                          meant_text(rank.rank, wait));
+        continue;
+      }
+      for (const int peer : others)
+        if (gone.contains(peer))
+          texts.push_back(waits_in(rank.rank, wait, "rank " + std::to_string(peer)) + ", which " +
+                          without_marks(describe_rank(*gone[peer], all)) + meant_text(rank.rank, wait));
+    }
+  return texts;
+}
+
+}  // namespace
+
+bool RankState::may_go_on() const {
+  const auto stuck = static_cast<int>(waits.size());
+  return threaded && callers > stuck && (threads == 0 || threads > stuck);
+}
+
+std::vector<std::string> conclusions(const JobState& job) {
+  const AllArrivals all = arrivals_of(job);
+  std::vector<std::string> texts = Deadlocks(job, all).find();
+  for (auto& text : mismatches(job, all)) texts.push_back(std::move(text));
+  for (auto& text : lost(job, all)) texts.push_back(std::move(text));
+  return texts;
+}
+
+}  // namespace weft::mpiexec
