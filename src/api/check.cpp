@@ -15,11 +15,12 @@ namespace weft::api {
 config::Choice g_check_setting(
     "check", static_cast<int>(Check::arguments), {"arguments", "on", "off"},
     "Checks in every MPI call. arguments: of all arguments; on: also compares the arguments of "
-    "blocking collectives over all ranks, and reports requests and communicators that MPI_Finalize finds and "
-    "uses of extensions; off: only handles are checked.",
+    "blocking collectives over all ranks and the datatypes of messages with those of their receives, and "
+    "reports requests, objects and messages that MPI_Finalize finds and uses of extensions; off: only "
+    "handles "
+    "are checked.",
     "you look for mistakes in a program (on), or the program has been tested and its smallest messages must "
-    "be "
-    "as fast as possible (off)");
+    "be as fast as possible (off)");
 
 namespace {
 

@@ -13,6 +13,7 @@
 #include <new>
 #include <string>
 
+#include "api/banner.hpp"
 #include "api/check.hpp"
 #include "api/crash.hpp"
 #include "api/debugger.hpp"
@@ -22,6 +23,7 @@
 #include "api/leaks.hpp"
 #include "api/memory_kinds.hpp"
 #include "api/process.hpp"
+#include "api/summary.hpp"
 #include "base/config.hpp"
 #include "base/counters.hpp"
 #include "base/log.hpp"
@@ -109,6 +111,10 @@ Result<std::unique_ptr<core::Instance>> make_instance() {
                         launch::JobId::of(instance->exchange->job().id).tag(), instance->host);
   launch::scrub_environment();
   WEFT_TRY(p2p::create(*instance));
+  if (reporting()) {
+    trace::keep_on();
+    p2p::check_types(*instance);
+  }
   ft::Service::start(*instance);
   debugger::publish(*instance);
   fill_environment_info(instance->exchange->job());
@@ -161,6 +167,7 @@ Status start_world(int required) {
   if (*parent != nullptr) (*parent)->name = "MPI_COMM_PARENT";
   set_parent(*parent);
   world.store(World::running);
+  log_banner(**instance, thread_level_name(required));
   return {};
 }
 
@@ -336,7 +343,9 @@ Status Finalize() {
     WEFT_TRY(instance.world->attributes.clear(instance, MPI_COMM_WORLD));
     stream::settle_all();
     if (reporting()) report_leaks();
+    print_summary(*instance.world);
     drain_world(instance);
+    if (reporting()) report_unreceived(instance);
     instance.world = {};
     instance.self_comm = {};
   }

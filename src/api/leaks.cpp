@@ -8,6 +8,7 @@
 #include "api/process.hpp"
 #include "coll/dispatch/operation.hpp"
 #include "p2p/partitioned.hpp"
+#include "p2p/unexpected.hpp"
 #include "rma/window.hpp"
 
 namespace weft::api {
@@ -31,6 +32,8 @@ std::string text_of(const p2p::Transfer& transfer) {
          number(transfer.rank, MPI_ANY_SOURCE) + " with tag " + number(transfer.tag, MPI_ANY_TAG) + " on " +
          name_of(transfer.comm);
 }
+
+constexpr int kMaxRounds = 1000;  // of progress: each message of an ended rank takes at most one
 
 constexpr const char* kRequestLeaks = "MPI_Finalize found a request that leaks: ";
 const char* remedy_for(const core::Request& request) {
@@ -82,6 +85,17 @@ void report_leaks() {
   });
   report_windows();
   report_communicators();
+}
+
+void report_unreceived(core::Instance& instance) {
+  for (int rounds = 0; rounds < kMaxRounds && instance.progress(); ++rounds) {
+  }
+  for (const core::SimilarMessage& message : p2p::unreceived(instance))
+    report("MPI_Finalize found a message that was never received: from rank " +
+           std::to_string(message.source) + " with tag " + std::to_string(message.tag) + ", " +
+           std::to_string(message.bytes) + " bytes on " +
+           (message.comm != nullptr ? name_of(message.comm) : "a communicator that was freed") +
+           ": receive it, or do not send it");
 }
 
 }  // namespace weft::api

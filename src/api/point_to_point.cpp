@@ -3,6 +3,7 @@
 // slab.
 #include <cstring>
 
+#include "api/check.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
 #include "api/requests.hpp"
@@ -88,7 +89,7 @@ Status receive_from_proc_null(MPI_Message* message, MPI_Status* status) {
 }  // namespace
 
 Status Send(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm) {
-  if (p2p::send_now(buffer_of(buf, count, type), dest, tag, comm)) [[likely]]
+  if (!reporting() && p2p::send_now(buffer_of(buf, count, type), dest, tag, comm)) [[likely]]
     return {};
   return send(buf, count, type, dest, tag, comm, SendMode::standard);
 }
@@ -104,7 +105,7 @@ Status Rsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag
 
 Status Isend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
              MPI_Request* request) {
-  if (p2p::send_now(buffer_of(buf, count, type), dest, tag, comm)) [[likely]] {
+  if (!reporting() && p2p::send_now(buffer_of(buf, count, type), dest, tag, comm)) [[likely]] {
     *request = handle_of(*g_handles.completed_send);
     return {};
   }

@@ -178,6 +178,9 @@ Status Choice::parse(std::string_view text) {
 }
 
 Result<size_t> Choice::read(std::string_view text) const {
+  const bool is_switch = std::find(words_.begin(), words_.end(), "on") != words_.end();
+  if (is_switch && text == "1") text = "on";
+  if (is_switch && text == "0") text = "off";
   const auto found = std::find(words_.begin(), words_.end(), text);
   if (found == words_.end()) return bad_value(*this, text);
   return static_cast<size_t>(found - words_.begin());

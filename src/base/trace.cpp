@@ -7,6 +7,7 @@
 #include "base/clock.hpp"
 #include "base/nvtx.hpp"
 #include "base/recorder.hpp"
+#include "base/stats.hpp"
 
 namespace weft::trace {
 namespace detail {
@@ -16,14 +17,17 @@ bool on = false;
 void push(const char* name) {
   if (recorder::enabled()) recorder::push(name);
   if (nvtx::enabled()) nvtx::push(name);
+  if (stats::enabled()) stats::push(name);
 }
 
 void pop() {
+  if (stats::enabled()) stats::pop();
   if (nvtx::enabled()) nvtx::pop();
   if (recorder::enabled()) recorder::pop();
 }
 
 void annotate(const Details& details) {
+  if (stats::enabled() && !details.step) stats::annotate(details.bytes);
   if (recorder::enabled()) recorder::annotate(details);
   if (!nvtx::enabled()) return;
   std::string text = "bytes; ";
@@ -45,8 +49,11 @@ uint64_t copy_start() { return recorder::enabled() ? monotonic_ns() : 0; }
 Status open() {
   WEFT_TRY(nvtx::open());
   WEFT_TRY(recorder::open());
-  detail::on = nvtx::enabled() || recorder::enabled();
+  stats::open();
+  detail::on = nvtx::enabled() || recorder::enabled() || stats::enabled();
   return {};
 }
+
+void keep_on() { detail::on = true; }
 
 }  // namespace weft::trace

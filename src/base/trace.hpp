@@ -15,6 +15,7 @@ struct Details {
   int peer = -1;              ///< rank in the communicator; negative: none
   int tag = -1;               ///< negative: none
   uint64_t communicator = 0;  ///< its number (core::Communicator::number()); 0: none
+  bool step = false;          ///< a message of the library, such as that of a collective
 };
 
 namespace detail {
@@ -27,7 +28,9 @@ void record_copy(const char* stream, uint64_t since, uint64_t bytes);
 
 /// Attaches to a profiler and starts the recorder, according to their settings.
 [[nodiscard]] Status open();
-/// Returns true if a profiler is attached or the recorder runs.
+/// From now on enabled() is true: each call takes its general entry point, which checks it (WEFT_CHECK=on).
+void keep_on();
+/// Returns true if a profiler is attached, the recorder runs, or calls are summed up or checked.
 [[nodiscard]] inline bool enabled() { return detail::on; }
 
 /// Range from construction to destruction on one thread; ranges nest. `name`: a string literal.

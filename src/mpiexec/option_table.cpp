@@ -306,6 +306,13 @@ const std::vector<Row>& option_table() {
        "no line for each option of another MPI that has no effect",
        flag(&Options::no_notes)},
       {{"timeout"}, "SECONDS", "end the job after this time, with exit code 124", set_timeout},
+      {{"stats"},
+       nullptr,
+       "print a summary of the calls, bytes and waits of all processes at MPI_Finalize",
+       [](State& state, const std::string&, const std::string&) -> Status {
+         state.variables.emplace_back("WEFT_STATS", "on");
+         return {};
+       }},
       {{"gdb"}, nullptr, "run each process under gdb, which prints where it crashes", flag(&Options::gdb)},
       {{"xterm"},
        "RANKS|all",

@@ -7,6 +7,7 @@
 #include "p2p/engine.hpp"
 #include "p2p/events.hpp"
 #include "p2p/protocol/states.hpp"
+#include "p2p/type_check.hpp"
 #include "p2p/validate.hpp"
 
 namespace weft::p2p {
@@ -81,6 +82,7 @@ void Engine::receive_message(Transfer& t, UnexpectedMessage& message) {
   arrived.source = message.completion.source;
   arrived.tag = message.completion.tag;
   report_match(arrived, message.completion.bytes, true);
+  compare_types(t, message.signature);
   if (message.type == Type::ready_to_send) {
     alignas(8) std::byte header[kMaxControl];
     std::memcpy(header, message.data(), message.size);
@@ -124,6 +126,7 @@ UnexpectedMessage& Engine::store(uint32_t source, const Header& header, const st
   UnexpectedMessage& message = *made;
   message.peer = source;
   message.type = header.type;
+  message.signature = header.signature;
   message.completion = {header.source, header.tag, header.length, false};
   message.size = size;
   std::byte* storage = message.inlined;
@@ -166,6 +169,7 @@ inline void Engine::on_eager(uint32_t source, const Header& header, const std::b
   }
   Transfer& t = *receiver;
   matched(t, source, header.source, header.tag, header.length);
+  compare_types(t, header.signature);
   if (sync) [[unlikely]]
     acknowledge(source, sender);
   consumed(source, header.length);
@@ -182,6 +186,7 @@ void Engine::on_rts(uint32_t source, const ReadyToSend& rts, size_t size) {
     Transfer& t = *receiver;
     matched(t, source, rts.source, rts.tag, rts.bytes);
     report_match(rts, rts.bytes, false);
+    compare_types(t, rts.signature);
     return start_rendezvous(t, source, rts);
   }
   UnexpectedMessage& kept = store(source, rts, reinterpret_cast<const std::byte*>(&rts), size);
@@ -244,6 +249,11 @@ void Engine::register_handlers() {
   message_matched.set_hook([this] { register_eager_handler(); });
   on<EagerSync>(Type::eager_sync, [](Engine& e, uint32_t source, const EagerSync& m, size_t) {
     e.on_observed_eager(source, m, payload_after(m), m.sender);
+  });
+  on<Header>(Type::eager_typed, [](Engine& e, uint32_t source, const Header& m, size_t) {
+    Header eager = m;
+    eager.type = Type::eager;
+    e.on_observed_eager(source, eager, payload_after(m), core::kNoRequest);
   });
   on<ReadyToSend>(Type::ready_to_send, [](Engine& e, uint32_t source, const ReadyToSend& m, size_t size) {
     e.on_rts(source, m, size);

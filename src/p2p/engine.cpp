@@ -16,6 +16,7 @@
 #include "p2p/job_connections.hpp"
 #include "p2p/protocol/protocol.hpp"
 #include "p2p/protocol/states.hpp"
+#include "p2p/type_check.hpp"
 #include "p2p/unexpected.hpp"
 
 namespace weft::p2p {
@@ -300,6 +301,8 @@ Header Engine::header(const Transfer& t, Type type, uint64_t length) const {
   h.context = t.context;
   h.source = t.comm->rank();
   h.tag = t.tag;
+  if (check_types_) [[unlikely]]
+    h.signature = signature_of(t);
   return h;
 }
 

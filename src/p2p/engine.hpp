@@ -42,6 +42,7 @@ struct UnexpectedMessage : match::MatchEntry {
   core::Completion completion;  ///< source, tag and bytes for the receiver's status
   uint32_t peer = 0;
   Type type = Type::eager;
+  uint16_t signature = 0;                     ///< as in Header
   core::RequestId sender = core::kNoRequest;  ///< of ready_to_send and eager_sync
   size_t size = 0;                            ///< stored bytes: payload (eager) or header (ready_to_send)
   bool matched = false;                       ///< dequeued by a matched probe
@@ -99,6 +100,8 @@ class Engine final : public core::Poller, private transport::am::Sender {
   void cancel(Transfer& t);
   /// Resumes the receives from any source that only acknowledged failures have interrupted.
   void resume_receives(const core::Communicator& comm);
+  /// From now on messages of the program carry the signatures of their datatypes, which receives compare.
+  void check_types() { check_types_ = true; }
   void start_batch() { batching_ = true; }  ///< puts until end_batch() are submitted together
   void end_batch() {
     batching_ = false;
@@ -384,6 +387,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   uint32_t network_rounds_ = 0;  // since the network was last polled
   // Receives check their source: there is a network, a process has failed, or a communicator is revoked.
   bool check_sources_ = false;
+  bool check_types_ = false;
 };
 
 }  // namespace weft::p2p

@@ -36,15 +36,16 @@ enum class Type : transport::am::HandlerId {
   gdr_check_request,  ///< GPUDirect check: get a test block from the requester's GPU memory
   gdr_check_reply,    ///< the outcome, and a block for the opposite direction
   gdr_check_done,     ///< the block can be deregistered
-  copy_offer          ///< the sender may copy parts of the payload itself
+  copy_offer,         ///< the sender may copy parts of the payload itself
+  eager_typed         ///< as eager, with a signature: WEFT_CHECK=on
 };
 
 /// First bytes of every message but an eager one. Context, source and tag are the match key.
 struct Header {
   Type type;
   uint8_t flags = 0;
-  uint16_t unused = 0;
-  uint32_t length = 0;  ///< payload bytes in this message
+  uint16_t signature = 0;  ///< of the datatype (type_check.hpp); 0: not compared
+  uint32_t length = 0;     ///< payload bytes in this message
   uint64_t context = 0;
   int32_t source = 0;  ///< sender's rank in the communicator
   int32_t tag = 0;

@@ -130,6 +130,8 @@ bool begin(Transfer& t, const Buffer& buffer, int rank, int tag, const Transfer*
 
 }  // namespace
 
+void check_types(core::Instance& instance) { instance.engine->check_types(); }
+
 Buffer host_bytes(const void* address, size_t bytes) {
   static const datatype::Datatype* const byte = datatype::predefined(datatype::kByte);
   static const device::Memory host;
@@ -160,7 +162,8 @@ void Engine::start(Transfer& t, const Buffer& buffer, int rank, int tag) {
 }
 
 void Engine::start_described(Transfer& t) {
-  trace::annotate({t.bytes, t.rank, t.tag, t.comm->number()});
+  trace::annotate(
+      {t.bytes, t.rank, t.tag, t.comm->number(), t.context != t.comm->context(core::Channel::user)});
   if (t.memory.shareable()) [[unlikely]]
     t.comm->instance.engine->cache_classification(t);
   dispatch(t);
@@ -226,7 +229,7 @@ bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm,
   if (!packed) return false;
   const auto bytes = static_cast<uint64_t>(*packed);
   if (!send_now(buffer.address, bytes, dest, tag, comm, channel)) return false;
-  trace::annotate({bytes, dest, tag, comm.number()});  // else start() does
+  trace::annotate({bytes, dest, tag, comm.number(), channel != core::Channel::user});  // else start() does
   return true;
 }
 

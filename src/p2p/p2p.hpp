@@ -26,6 +26,10 @@ struct UnexpectedMessage;  ///< after a matched probe, the object behind an MPI_
 /// Completes all traffic and releases device memory; communication may start again afterwards.
 void quiesce(core::Instance& instance);
 
+/// From now on messages of the program carry the signatures of their datatypes, and a receive of another type
+/// fails: WEFT_CHECK=on.
+void check_types(core::Instance& instance);
+
 /// Returns a buffer of plain bytes in host memory.
 [[nodiscard]] Buffer host_bytes(const void* address, size_t bytes);
 

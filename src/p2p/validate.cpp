@@ -52,6 +52,7 @@ size_t header_size(Type type) {
     case Type::eager:
       return sizeof(EagerHeader);
     case Type::finish_many:
+    case Type::eager_typed:
       return sizeof(Header);
     case Type::eager_sync:
       return sizeof(EagerSync);
@@ -87,6 +88,7 @@ bool well_formed(const std::byte* message, size_t size, bool remote) {
   const size_t payload = size - header_size(header.type);
   switch (header.type) {
     case Type::eager_sync:
+    case Type::eager_typed:
     case Type::data:
       return payload >= header.length;
     case Type::finish_many:

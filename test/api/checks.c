@@ -31,6 +31,16 @@ int main(int argc, char** argv) {
     MPI_Send_init(large, 10, MPI_INT, 0, 6, MPI_COMM_WORLD, &request);
   } else if (strcmp(what, "collective") == 0) {
     MPI_Ibarrier(MPI_COMM_WORLD, &request);
+  } else if (strcmp(what, "sent") == 0) {  // eagerly: complete at once
+    MPI_Isend(large, 10, MPI_INT, (rank + 1) % 2, 4, MPI_COMM_WORLD, &request);
+    MPI_Recv(large, 10, MPI_INT, (rank + 1) % 2, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  } else if (strcmp(what, "unreceived") == 0) {
+    if (rank == 0) MPI_Send(large, 10, MPI_INT, 1, 3, MPI_COMM_WORLD);
+  } else if (strcmp(what, "mismatch") == 0) {
+    for (int i = 0; i < 20; ++i) {  // by messages at first, then by shared memory
+      if (rank == 0) MPI_Bcast(large, 1 + i, MPI_INT, 0, MPI_COMM_WORLD);
+      if (rank == 1) MPI_Barrier(MPI_COMM_WORLD);
+    }
   } else if (strcmp(what, "communicator") == 0) {
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_name(comm, "mine");

@@ -13,9 +13,9 @@ PROGRAM = sys.argv.pop(1)
 LEAKS = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
 
 
-def reports(what, **variables):
-    """The lines on stderr of a run with one rank, which must succeed."""
-    done = subprocess.run(["mpiexec", "-n", "1", PROGRAM, what], env={**os.environ, **variables},
+def reports(what, ranks=1, **variables):
+    """The lines on stderr of a run, which must succeed."""
+    done = subprocess.run(["mpiexec", "-n", str(ranks), PROGRAM, what], env={**os.environ, **variables},
                           capture_output=True, text=True, timeout=50, check=True)  # fmt: skip
     return done.stderr.splitlines()
 
@@ -38,6 +38,29 @@ class Reports(unittest.TestCase):
         self.expect("complete", leak + "a receive of 1 bytes from rank 0 with tag 7 on MPI_COMM_SELF is complete")
         self.expect("persistent", leak + "a send to rank 0 with tag 6 on MPI_COMM_WORLD is persistent")
         self.expect("collective", leak + "a nonblocking collective on MPI_COMM_WORLD")
+
+    def test_messages(self):
+        for what, ranks, text in (
+            ("sent", (0, 1), "request that leaks: a send of 40 bytes to rank %d with tag 4 on MPI_COMM_WORLD is complete"),
+            ("unreceived", (0,), "message that was never received: from rank 0 with tag 3, 40 bytes on MPI_COMM_WORLD"),
+        ):  # fmt: skip
+            self.assertEqual(reports(what, 2, **LEAKS), [])
+            lines = reports(what, 2, WEFT_CHECK="1", **LEAKS)
+            found = [text % rank if "%d" in text else text for rank in ranks]
+            self.assertEqual(len(lines), len(found), lines)
+            for one in found:
+                self.assertEqual(sum("MPI_Finalize found a " + one in line for line in lines), 1, lines)
+
+    def test_different_collectives(self):
+        """Without the check no text blames a count that is right."""
+        command = ["mpiexec", "--timeout", "2", "-n", "2", PROGRAM, "mismatch"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertNotIn("larger count", done.stderr)
+        self.assertRegex(done.stderr, "make collectives, counts and types|mismatched collectives on MPI_COMM_WORLD")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
+                              env={**os.environ, "WEFT_CHECK": "on"})  # fmt: skip
+        self.assertIn("rank 0 calls MPI_Bcast, rank 1 calls MPI_Barrier", done.stderr)
 
     def test_communicators(self):
         self.expect(

@@ -59,6 +59,7 @@ TEST(Validate, AcceptsTheFullSizeAndRefusesLess) {
       {Type::data, 0, 33, sizeof(Data) + 33, false},
       {Type::finish, 0, 0, sizeof(Reply), false},
       {Type::copy_offer, 0, 0, sizeof(CopyOffer), false},
+      {Type::eager_typed, 0, 21, sizeof(Header) + 21, false},
       {Type::finish_many, 0, 5, sizeof(Header) + 5 * sizeof(uint64_t), false},
       {Type::cancel, 0, 0, sizeof(Reply), true},
       {Type::credit, 0, 0, sizeof(Credit), true},

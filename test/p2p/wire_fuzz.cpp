@@ -163,7 +163,7 @@ class Fuzzer {
 
   /// The id of a handler: of p2p, the memory registry or the connections to other jobs, or of none.
   uint8_t handler() {
-    constexpr size_t kTypes = static_cast<size_t>(Type::copy_offer) + 2;  // one more than there are
+    constexpr size_t kTypes = static_cast<size_t>(Type::eager_typed) + 2;  // one more than there are
     if (choose(12) == 0) return static_cast<uint8_t>(transport::am::kMemoryHandlers + choose(3));
     if (choose(16) == 0) return static_cast<uint8_t>(transport::am::kSpawnHandlers + choose(4));
     return static_cast<uint8_t>(choose(kTypes));

@@ -51,7 +51,7 @@ COLUMNS = "| variable | default | values | what it sets | change it when |\n|---
 
 # (heading, pattern of the variables without WEFT_). The first pattern that matches decides.
 GROUPS = (
-    ("Logging, checks and profiles", "CHECK|LOG|PROFILE|TRACE_NVTX|ERRORS_.*|MEMORY_ALLOC_KINDS"),
+    ("Logging, checks and profiles", "CHECK|LOG|PROFILE|STATS|TRACE_NVTX|ERRORS_.*|MEMORY_ALLOC_KINDS"),
     ("Start-up and waiting", "LAUNCH_.*|SHM_CONNECT_TIMEOUT_S|PROGRESS_.*"),
     ("Messages in host memory", "P2P_.*|SHM_.*"),
     ("GPUs", "CUDA.*|GPU_KERNELS.*|GPU_RESIDENT_KERNEL|GPU_GDRCOPY.*"),

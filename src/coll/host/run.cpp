@@ -21,7 +21,8 @@ struct PublishedAddress {
 Error Run::size_mismatch(int rank, size_t published, size_t expected) {
   return Error(Errc::truncate, "rank " + std::to_string(rank) + " provided " + std::to_string(published) +
                                    " bytes where " + std::to_string(expected) +
-                                   " were expected: make counts and types of both sides agree");
+                                   " were expected: make collectives, counts and types of all ranks agree "
+                                   "(WEFT_CHECK=on names what differs)");
 }
 
 void Run::publish_address(Step step, const void* address) {

@@ -120,7 +120,8 @@ void Stage::collect(p2p::Transfer& transfer) {
     record_error(Error(Errc::truncate, "rank " + std::to_string(transfer.rank) + " sent " +
                                            std::to_string(transfer.completion.bytes) + " bytes where " +
                                            std::to_string(transfer.bytes) +
-                                           " were expected: make counts and types of both sides agree"));
+                                           " were expected: make collectives, counts and types of all ranks "
+                                           "agree (WEFT_CHECK=on names what differs)"));
   record_error(std::move(transfer.outcome));
 }
 

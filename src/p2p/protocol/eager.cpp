@@ -16,6 +16,7 @@
 #include "p2p/protocol/protocol.hpp"
 #include "p2p/protocol/truncation.hpp"
 #include "p2p/staging.hpp"
+#include "p2p/type_check.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -114,10 +115,16 @@ constinit const Protocol kBar{.name = "BAR", .send = send_through_bar};
 constinit const Protocol kPackedEager{.name = "packed eager", .send = send_packed};
 
 Error truncation_error(const Transfer& t) {
+  // Steps of collectives: no count of the program is surely too small.
+  const bool of_program = t.comm == nullptr || t.context == t.comm->context(core::Channel::user);
+  const char* const remedy =
+      of_program
+          ? ": receive with a larger count"
+          : ": make collectives, counts and types of all ranks agree (WEFT_CHECK=on names what differs)";
   return Error(Errc::truncate, "the message has " + std::to_string(t.expected) + " bytes (source " +
                                    std::to_string(t.completion.source) + ", tag " +
                                    std::to_string(t.completion.tag) + "), the receive buffer " +
-                                   std::to_string(t.bytes) + ": receive with a larger count");
+                                   std::to_string(t.bytes) + remedy);
 }
 
 // An eager KiB costs three times its copy into shared memory, since the copy out waits for each cache line. A
@@ -194,6 +201,8 @@ bool Engine::try_eager(Transfer& t) {
   const auto write = [&](std::byte* begin, std::byte* payload) {
     if (sync)
       new (begin) EagerSync{header(t, Type::eager_sync, t.bytes), enlist(t)};
+    else if (check_types_) [[unlikely]]
+      new (begin) Header(header(t, Type::eager_typed, t.bytes));
     else
       new (begin) EagerHeader(t.context, t.comm->rank(), t.tag);
     if (t.protocol_state) [[unlikely]]
@@ -203,7 +212,7 @@ bool Engine::try_eager(Transfer& t) {
     else if (t.bytes != 0)
       t.pack(0, payload, t.bytes);
   };
-  const size_t head = sync ? sizeof(EagerSync) : EagerHeader::offset(t.bytes);
+  const size_t head = sync ? sizeof(EagerSync) : check_types_ ? sizeof(Header) : EagerHeader::offset(t.bytes);
   if (!send_message(*this, t.peer, peer, head, t.bytes, write)) return false;
   if (!sync) return complete(t), true;
   t.enter(Transfer::State::rts_sent);  // completes on the acknowledgement
@@ -234,6 +243,7 @@ void Engine::send_to_self(Transfer& t) {
   if (node != nullptr) {
     auto& receiver = *static_cast<Transfer*>(node);
     matched(receiver, instance.self, h.source, h.tag, t.bytes);
+    compare_types(receiver, h.signature);
     report_match(h, t.bytes, false);
     return copy_from_self(receiver, t);
   }
