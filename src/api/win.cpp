@@ -126,7 +126,8 @@ Status Win_detach(Window& win, const void* base) { return win.detach(base); }
 
 Status Win_free(MPI_Win* handle) {
   Window& win = *to_window(*handle);
-  WEFT_TRY(win.check_idle("MPI_Win_free"));
+  // After a failure or revocation a program may be unable to end its epochs.
+  if (Status idle = win.check_idle("MPI_Win_free"); !idle.ok() && win.check_failures().ok()) return idle;
   WEFT_TRY(win.attributes.clear(win.instance, &win));
   *handle = MPI_WIN_NULL;
   auto kept = core::Ref<Window>::share(&win);
@@ -219,7 +220,7 @@ Status Win_flush_local_all(Window& win) { return Win_flush_all(win); }
 Status Win_sync(Window& win) {
   win.progress();
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return {};
+  return win.check_failures();
 }
 
 }  // namespace impl

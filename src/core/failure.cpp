@@ -14,6 +14,7 @@
 #include "base/events.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
+#include "core/context_ids.hpp"
 
 namespace weft::core {
 namespace {
@@ -177,7 +178,7 @@ bool FailureDetector::revoke(ContextId id) {
     if (comm.id == id) known = Ref<Communicator>::share(&comm);
   });
   if (known) return revoke(*known);
-  if (!unknown_revoked_.insert(id).second) return false;
+  if (!remember_context(unknown_revoked_, id)) return false;
   ++changes_;
   return true;
 }

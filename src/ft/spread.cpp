@@ -24,11 +24,15 @@ void Service::spread(const Revoked& revoked) {
 }
 
 /// A failure on this host is reported to the lowest live rank of each other host, by the lowest live rank of
-/// this one; a failure elsewhere to the other ranks of this host, which may not use the network themselves.
+/// this one, with all earlier ones, whose reporter may have died before its messages left; a failure
+/// elsewhere to the other ranks of this host, which may not use the network themselves.
 void Service::tell_others(core::ProcessId failed) {
   if (instance_.network == nullptr || !launch::continues_on_failure() || failed >= instance_.size) return;
   const bool here = instance_.same_host(failed);
-  const FailureMessage message{MessageId::failure, {}, failed};
+  std::vector<core::ProcessId> news{failed};
+  for (core::ProcessId process = 0; here && process < instance_.size; ++process)
+    if (process != failed && instance_.same_host(process) && instance_.failures.failed(process))
+      news.push_back(process);
   std::vector<int> hosts{here ? instance_.host : -1};  // that know, or have been told
   for (core::ProcessId process = 0; process < instance_.size; ++process) {
     const int host = instance_.host_of(process);
@@ -39,7 +43,10 @@ void Service::tell_others(core::ProcessId failed) {
       if (std::find(hosts.begin(), hosts.end(), host) != hosts.end()) continue;
       hosts.push_back(host);
     }
-    instance_.sender->post(process, &message, sizeof message);
+    for (const core::ProcessId lost : news) {
+      const FailureMessage message{MessageId::failure, {}, lost};
+      instance_.sender->post(process, &message, sizeof message);
+    }
   }
 }
 

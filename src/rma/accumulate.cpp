@@ -67,6 +67,7 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     if (request != nullptr) request->finish();
     return {};
   }
+  const Busy busy(*this);
   Place place;
   WEFT_TRY(locate(area, place));
   const bool reads_origin = op.kind != ReduceOp::no_op;
@@ -147,6 +148,7 @@ Status Window::compare_and_swap(const void* origin, const void* compare, void* r
   if (!basic || !comparable(*basic))
     return bad_type("of MPI_Compare_and_swap must be a predefined integer, logical or byte type");
   if (area.rank == p2p::kProcNull) return {};
+  const Busy busy(*this);
   Place place;
   WEFT_TRY(locate(area, place));
   g_operations.compare_and_swaps.add();

@@ -30,6 +30,12 @@ class Counters {
   /// Collective, when no process and no kernel uses the counters any more.
   [[nodiscard]] Status withdraw();
 
+  /// Calls visit(target) for the counters of all processes.
+  template <class Visit>
+  void for_each_target(Visit&& visit) {
+    for (const Peer& peer : peers_)
+      if (peer.target != nullptr) visit(*peer.target);
+  }
   /// Number of notifications of a process.
   [[nodiscard]] uint32_t notifications(int rank) const {
     return peers_[static_cast<size_t>(rank)].notifications;

@@ -36,6 +36,7 @@ Status Window::detach(const void* address) {
     return error(ErrorClass::flavor, "the window is not dynamic: create it with MPI_Win_create_dynamic");
   const auto found = own_.find(reinterpret_cast<uintptr_t>(address));
   if (found == own_.end()) return error(ErrorClass::attach, "base is not the address of attached memory");
+  if (instance.failures.revoked(*comm)) await_detached();
   const uintptr_t first = found->first, end = first + found->second.length;
   std::erase_if(spans_, [&](const auto& span) {
     if (span.first >= end || span.first + span.second.length <= first) return false;
@@ -107,7 +108,7 @@ Result<RemoteRegion*> Window::find_region(Peer& peer, int rank, uint64_t first, 
     peer.queried = false;
     peer.answer.reset();
     Messages::of(instance).send_query(*this, peer, first, end - first);
-    WEFT_TRY(wait_for([&] { return peer.queried; }, operations_at(peer)));
+    WEFT_TRY(wait_for_target([&] { return peer.queried; }, peer, operations_at(peer)));
     if (peer.answer == nullptr) return outside.copy();
     key = *peer.answer;
     gpu_atomics = peer.answer_gpu_atomics;

@@ -26,6 +26,7 @@ device::Memory Window::gpu_memory() const {
 }
 
 Result<const device::UserStream*> Window::user_stream() const {
+  WEFT_TRY(check_failures());
   if (!stream || !stream->gpu)
     return Error(Errc::window,
                  "win has no GPU stream: create it on a communicator of MPIX_Stream_comm_create with one");
@@ -136,7 +137,7 @@ Status Window::fence_enqueue(int assertion) {
   device::kernel::WindowSync call{};
   call.kind = device::kernel::WindowSync::barrier;
   WEFT_TRY(sync_enqueue(call));
-  used_ = false;
+  used_ = 0;
   fence_ = (assertion & kNoSucceed) == 0;
   set_access_to_all(fence_);
   return {};
@@ -220,6 +221,7 @@ Result<bool> Window::wait_notify(int notification, int64_t value, bool block) {
   else if (!try_take())
     progress();
   WEFT_TRY(std::move(outcome));
+  if (!taken) WEFT_TRY(check_failures());
   return taken;
 }
 

@@ -26,4 +26,13 @@ enum class ErrorClass : int {
   return {Errc::window, std::move(message), static_cast<int>(code)};
 }
 
+/// An error of kernels with weft_device.cuh. error_class 0: none.
+struct DeviceStatus {
+  int error_class = 0;
+  int rank = -1;  ///< that the failed call was about; -1: this one
+  int notification = 0;
+};
+inline constexpr int kPending = 18;      ///< MPI_ERR_PENDING of the ABI: a wait of a kernel timed out
+inline constexpr int kProcAborted = 58;  ///< MPI_ERR_PROC_ABORTED of the ABI
+
 }  // namespace weft::rma

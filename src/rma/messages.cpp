@@ -63,11 +63,18 @@ Messages::Messages(core::Instance& instance) : instance_(instance) {
                                 size_t size) { self.on_reply(source, message, size); });
   instance.add(*this);
   instance.failures.add([this](core::ProcessId process, const Error& why) { lost(process, why); });
+  instance.failures.on_revoked([this](core::Communicator& comm) {
+    const auto found = windows_.find(comm.id);
+    if (found == windows_.end()) return;
+    found->second->end_access();
+    leaving_.push_back(found->second);
+  });
 }
 
 void Messages::remove(Window& window) {
   windows_.erase(window.comm->id);
   slots_.remove(window);
+  std::erase(leaving_, &window);
   if (std::exchange(window.reached_by_messages, false)) --served_;
   std::erase_if(locks_, [&](const LockRequest& request) { return request.window == window.comm->id; });
 }
@@ -99,6 +106,8 @@ void Messages::send(core::ProcessId to, const T& message) {
 
 bool Messages::poll() {
   bool progressed = slots_.poll();
+  if (!leaving_.empty()) [[unlikely]]
+    progressed |= std::erase_if(leaving_, [](Window* window) { return window->leave(); }) != 0;
   while (!queue_.empty() && send_now(queue_.front())) {
     queue_.pop_front();
     progressed = true;
@@ -161,6 +170,9 @@ void Messages::on_sync(core::ProcessId source, const SyncMessage& message) {
       break;
     case Sync::complete:
       control.of(rank).completes.fetch_add(1);
+      break;
+    case Sync::detached:
+      window->peers[static_cast<size_t>(rank)].detached = true;
       break;
     default:
       stale.add();
@@ -378,10 +390,11 @@ void Messages::on_reply(core::ProcessId source, const ReplyMessage& message, siz
   operation->finish_part(std::move(outcome));
 }
 
-void Messages::lost(core::ProcessId process, const Error& why) {
+template <class Which>
+void Messages::fail(Which&& which, const Error& why) {
   std::vector<Operation*> failed;
   operations_.for_each([&](Operation& operation) {
-    if (operation.peer.process == process) failed.push_back(&operation);
+    if (which(operation)) failed.push_back(&operation);
   });
   for (Operation* operation : failed) {
     operations_.erase(operation->id);
@@ -390,8 +403,16 @@ void Messages::lost(core::ProcessId process, const Error& why) {
       operation->finish_part(why.copy());
     }
   }
+}
+
+void Messages::abandon(const Window& window, const Error& why) {
+  fail([&](const Operation& operation) { return &operation.window == &window; }, why);
+}
+
+void Messages::lost(core::ProcessId process, const Error& why) {
+  fail([&](const Operation& operation) { return operation.peer.process == process; }, why);
   std::erase_if(deferred_, [&](const Queued& message) { return message.to == process; });
-  for (const auto& [id, window] : windows_) window->release_locks_of(process);
+  for (const auto& [id, window] : windows_) window->lose(process);
 }
 
 }  // namespace weft::rma

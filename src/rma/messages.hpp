@@ -23,7 +23,8 @@ enum class Sync : uint8_t {
   unlock_exclusive,
   granted,
   post,
-  complete
+  complete,
+  detached  ///< Peer::detached
 };
 
 /// The upper half of the block of transport/rma.
@@ -124,6 +125,8 @@ class Messages final : private core::Poller {
   void remove(Window& window);
   /// Peers reach `window` by messages: the progress thread, if any, keeps polling.
   void serve(Window& window);
+  /// Ends the accumulate operations of a window that wait for replies.
+  void abandon(const Window& window, const Error& why);
   void send_sync(const Window& window, const Peer& to, Sync what);
   /// Asks a peer for the key of its attached memory; Peer::queried becomes true.
   void send_query(const Window& window, Peer& to, uint64_t address, uint64_t length);
@@ -135,7 +138,7 @@ class Messages final : private core::Poller {
   explicit Messages(core::Instance& instance);
   bool poll() override;
   [[nodiscard]] bool idle() const override {
-    return served_ == 0 && queue_.empty() && deferred_.empty() && locks_.empty();
+    return served_ == 0 && queue_.empty() && deferred_.empty() && locks_.empty() && leaving_.empty();
   }
   struct Queued {
     core::ProcessId to;
@@ -158,6 +161,9 @@ class Messages final : private core::Poller {
   /// Returns false if another process holds the accumulate lock.
   [[nodiscard]] bool execute(core::ProcessId source, const std::byte* message, size_t size);
   void on_reply(core::ProcessId source, const ReplyMessage& message, size_t size);
+  /// Ends the operations for which which(operation) is true.
+  template <class Which>
+  void fail(Which&& which, const Error& why);
   void lost(core::ProcessId process, const Error& why);
 
   core::Instance& instance_;
@@ -167,6 +173,7 @@ class Messages final : private core::Poller {
   std::deque<Queued> queue_;     // messages without capacity in the transport
   std::deque<Queued> deferred_;  // accumulate messages of peers, until the accumulate lock is free
   std::vector<LockRequest> locks_;
+  std::vector<Window*> leaving_;  // revoked ones, until Window::leave() returns true
   size_t served_ = 0;  // windows with Window::reached_by_messages
 };
 

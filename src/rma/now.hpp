@@ -83,7 +83,7 @@ inline std::byte* Window::accessible(int rank, int64_t disp, uint64_t n) {
 }
 
 inline void Window::put_now(std::byte* target, const void* origin, uint64_t n) {
-  used_ = true;
+  count_use();
   g_operations.puts.add();
   g_operations.put_bytes.add(n);
   g_stores_unfenced = true;
@@ -91,7 +91,7 @@ inline void Window::put_now(std::byte* target, const void* origin, uint64_t n) {
 }
 
 inline void Window::get_now(const std::byte* target, void* result, uint64_t n) {
-  used_ = true;
+  count_use();
   g_operations.gets.add();
   g_operations.get_bytes.add(n);
   fence_stores();
@@ -105,7 +105,7 @@ inline bool Window::accumulate_now(int rank, std::byte* target, const void* orig
   if (!control.try_accumulate(own_rank_)) [[unlikely]]
     return false;
   const AccumulateScope scope(control);
-  used_ = true;
+  count_use();
   g_operations.accumulates.add();
   g_operations.accumulate_bytes.add(n);
   update_mapped(target, origin, result, op, function, count, n);
@@ -118,7 +118,7 @@ inline bool Window::compare_and_swap_now(int rank, std::byte* target, const void
   if (!control.try_accumulate(own_rank_)) [[unlikely]]
     return false;
   const AccumulateScope scope(control);
-  used_ = true;
+  count_use();
   g_operations.compare_and_swaps.add();
   swap_mapped(target, origin, compare, result, n);
   return true;

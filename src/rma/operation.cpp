@@ -67,9 +67,11 @@ void Operation::finish_part(Status outcome) {
 Status Window::locate(const Area& area, Place& place) {
   WEFT_TRY(check_rank("target_rank", area.rank));
   Peer& peer = peers[static_cast<size_t>(area.rank)];
+  count_use();
+  if (instance.failures.changes() != 0) [[unlikely]]
+    WEFT_TRY(check_target(peer));
   if (!access_all_ && peer.lock == Lock::none && !peer.started) [[unlikely]]
     return no_epoch(area.rank);
-  used_ = true;
   place.peer = &peer;
   int64_t bytes = 0;
   if (__builtin_mul_overflow(area.count, area.type.size(), &bytes)) [[unlikely]]
@@ -151,6 +153,7 @@ Status Window::put(const p2p::Buffer& origin, const Area& area, WindowRequest* r
     finish(request);
     return {};
   }
+  const Busy busy(*this);
   Place place;
   WEFT_TRY(locate(area, place));
   const auto bytes = static_cast<uint64_t>(origin.count * origin.type->size());
@@ -178,6 +181,7 @@ Status Window::get(const p2p::Buffer& origin, const Area& area, WindowRequest* r
     finish(request);
     return {};
   }
+  const Busy busy(*this);
   Place place;
   WEFT_TRY(locate(area, place));
   const auto bytes = static_cast<uint64_t>(origin.count * origin.type->size());

@@ -156,6 +156,7 @@ bool Window::post(const Place& place, PostedOperation operation, const void* ori
 }
 
 void Window::finish_posted(Peer& peer) {
+  const Busy busy(*this);
   PostedState& posted = peer.posted;
   OperationSlot& slot = *peer.slot;
   const uint32_t number = posted.number;
@@ -207,6 +208,11 @@ void Window::collect_posted(Peer& peer) {
 /// Executes the operation that was retracted. Other threads wait for it.
 void Window::finish_retracted(Peer& peer) {
   PostedState& posted = peer.posted;
+  if (Status usable = check_target(peer); !usable.ok()) {
+    posted.phase = PostedState::none;
+    if (peer.outcome.ok()) peer.outcome = std::move(usable);
+    return;
+  }
   const PostedOperation operation = posted.operation;
   posted.phase = PostedState::retracted;
   posted.misses = std::min<uint8_t>(posted.misses + 1, kMaxMisses);

@@ -36,7 +36,7 @@ Status Window::find_ranks(core::Group& group, GroupRanks& found) const {
 
 Status Window::check_idle(const char* call) const {
   if (locks_ != 0 || lock_all_ || starting_ || exposed_)
-    return error(ErrorClass::sync, std::string(call) + " while an epoch of " +
+    return sync_error(std::string(call) + " while an epoch of " +
                                        (starting_   ? "MPI_Win_start"
                                         : exposed_  ? "MPI_Win_post"
                                         : lock_all_ ? "MPI_Win_lock_all"
@@ -48,12 +48,12 @@ Status Window::check_idle(const char* call) const {
 /// Checks that an access epoch may begin; ends an epoch of a fence without operations.
 Status Window::open_access(const char* call) {
   if (starting_ || lock_all_)
-    return error(ErrorClass::sync, std::string(call) + " while an access epoch of " +
+    return sync_error(std::string(call) + " while an access epoch of " +
                                        (starting_ ? "MPI_Win_start" : "MPI_Win_lock_all") +
                                        " is open: end it first");
   if (!fence_) return {};
-  if (used_)
-    return error(ErrorClass::sync,
+  if (used_ != 0)
+    return sync_error(
                  std::string(call) + " while an epoch of MPI_Win_fence is open: call MPI_Win_fence first");
   fence_ = false;
   set_access_to_all(false);
@@ -66,7 +66,7 @@ void Window::set_access_to_all(bool open) {
 }
 
 Error Window::no_epoch(int rank) const {
-  return error(ErrorClass::sync,
+  return sync_error(
                "there is no access epoch for target_rank = " + std::to_string(rank) +
                    ": call MPI_Win_fence, MPI_Win_start, MPI_Win_lock or MPI_Win_lock_all first");
 }
@@ -82,15 +82,16 @@ Status Window::fence(int assertion) {
   WEFT_TRY(std::move(met));
   if (has_slots_)
     if (Status results = settle_results(); flushed.ok()) flushed = std::move(results);
-  used_ = false;
+  used_ = 0;
   fence_ = (assertion & kNoSucceed) == 0;
   set_access_to_all(fence_);
   return flushed;
 }
 
 Status Window::barrier_of_host() {
+  const Busy busy(*this);
   if (instance.failures.changes() != 0) [[unlikely]]
-    WEFT_TRY(instance.failures.check(*comm));
+    WEFT_TRY(check_failures());
   const uint32_t number = control->barriers.load(std::memory_order_relaxed) + 1;
   control->barriers.store(number, std::memory_order_release);
   for (Peer& peer : peers) {
@@ -104,8 +105,10 @@ Status Window::barrier_of_host() {
 Status Window::post(core::Group& group, int assertion) {
   WEFT_TRY(check_assertion(assertion, kNoCheck | kNoStore | kNoPut));
   if (exposed_)
-    return error(ErrorClass::sync, "an exposure epoch is open: call MPI_Win_wait or MPI_Win_test first");
+    return sync_error("an exposure epoch is open: call MPI_Win_wait or MPI_Win_test first");
   WEFT_TRY(find_ranks(group, exposure_));
+  if (instance.failures.changes() != 0)
+    for (const int rank : exposure_.ranks) WEFT_TRY(check_target(peers[static_cast<size_t>(rank)]));
   for (const int rank : exposure_.ranks) {
     Peer& peer = peers[static_cast<size_t>(rank)];
     if (peer.control != nullptr) {
@@ -121,9 +124,10 @@ Status Window::post(core::Group& group, int assertion) {
 
 Status Window::start(core::Group& group, int assertion) {
   WEFT_TRY(check_assertion(assertion, kNoCheck));
-  if (locks_ != 0) return error(ErrorClass::sync, "an access epoch of MPI_Win_lock is open: end it first");
+  if (locks_ != 0) return sync_error("an access epoch of MPI_Win_lock is open: end it first");
   WEFT_TRY(open_access("MPI_Win_start"));
   WEFT_TRY(find_ranks(group, access_));
+  if (instance.failures.revoked(*comm)) return revoked_error();
   starting_ = true;  // a wait releases the lock
   for (const int rank : access_.ranks) {
     Peer& peer = peers[static_cast<size_t>(rank)];
@@ -145,7 +149,7 @@ Status Window::start(core::Group& group, int assertion) {
 }
 
 Status Window::complete() {
-  if (!starting_) return error(ErrorClass::sync, "there is no access epoch: call MPI_Win_start first");
+  if (!starting_) return sync_error("there is no access epoch: call MPI_Win_start first");
   starting_ = false;
   Status outcome;
   for (const int rank : access_.ranks) {
@@ -166,7 +170,7 @@ Status Window::complete() {
 }
 
 Result<bool> Window::wait(bool block) {
-  if (!exposed_) return error(ErrorClass::sync, "there is no exposure epoch: call MPI_Win_post first");
+  if (!exposed_) return sync_error("there is no exposure epoch: call MPI_Win_post first");
   core::Operands event{wait_table::What::window_complete};
   const auto done = [&] {
     event.count = 0;
@@ -175,12 +179,18 @@ Result<bool> Window::wait(bool block) {
                      peers[static_cast<size_t>(rank)].completes_seen;
     return event.count == 0;
   };
+  Status waited;
   if (block)
-    WEFT_TRY(wait_for(done, event));
+    waited = wait_for(done, event);
   else if (!done())
     instance.poll_once({nullptr, &event, comm.get()});
+  if (instance.failures.revoked(*comm)) {
+    exposed_ = false;
+    return revoked_error();
+  }
+  WEFT_TRY(std::move(waited));
   if (!done()) {
-    WEFT_TRY(instance.failures.check(*comm));
+    WEFT_TRY(check_failures());
     return false;
   }
   if (has_slots_) drain_slots();
@@ -189,22 +199,11 @@ Result<bool> Window::wait(bool block) {
   return true;
 }
 
-Status Window::check_target(const Peer& peer) {
-  if (instance.failures.revoked(*comm)) return core::FailureDetector::revoked_error(*comm);
-  return instance.failures.failed(peer.process) ? Status(instance.failures.error_of(peer.process)) : Status();
-}
-
-void Window::release_locks_of(core::ProcessId process) {
-  const int rank = rank_of(process);
-  if (rank < 0) return;
-  for (const Peer& peer : peers)
-    if (peer.control != nullptr) peer.control->release_all_of(rank);
-}
-
 Status Window::acquire(Peer& peer, int rank, Lock kind, bool check) {
   if (peer.lock != Lock::none)
-    return error(ErrorClass::sync, "rank " + std::to_string(rank) + " is locked: call MPI_Win_unlock first");
+    return sync_error("rank " + std::to_string(rank) + " is locked: call MPI_Win_unlock first");
   const bool exclusive = kind == Lock::exclusive;
+  const Busy busy(*this);
   if (instance.failures.changes() != 0) WEFT_TRY(check_target(peer));
   if (check) {
     core::Operands event{wait_table::What::window_lock, -1, rank};
@@ -261,7 +260,7 @@ Status Window::unlock(int rank) {
   WEFT_TRY(check_rank("rank", rank));
   Peer& peer = peers[static_cast<size_t>(rank)];
   if (lock_all_ || peer.lock == Lock::none)
-    return error(ErrorClass::sync,
+    return sync_error(
                  "rank " + std::to_string(rank) + " is not locked: call MPI_Win_lock first");
   Status flushed = flush_peer(peer);
   release_lock(peer);
@@ -271,7 +270,7 @@ Status Window::unlock(int rank) {
 
 Status Window::lock_all(int assertion) {
   WEFT_TRY(check_assertion(assertion, kNoCheck));
-  if (locks_ != 0) return error(ErrorClass::sync, "an access epoch of MPI_Win_lock is open: end it first");
+  if (locks_ != 0) return sync_error("an access epoch of MPI_Win_lock is open: end it first");
   WEFT_TRY(open_access("MPI_Win_lock_all"));
   for (size_t i = 0; i < peers.size(); ++i) {
     Status locked = acquire(peers[i], static_cast<int>(i), Lock::shared, (assertion & kNoCheck) == 0);
@@ -285,7 +284,7 @@ Status Window::lock_all(int assertion) {
 }
 
 Status Window::unlock_all() {
-  if (!lock_all_) return error(ErrorClass::sync, "the window is not locked: call MPI_Win_lock_all first");
+  if (!lock_all_) return sync_error("the window is not locked: call MPI_Win_lock_all first");
   Status flushed = flush_all();
   lock_all_ = access_all_ = false;
   for (Peer& peer : peers) release_lock(peer);
@@ -297,14 +296,14 @@ Status Window::flush(int rank) {
   WEFT_TRY(check_rank("rank", rank));
   Peer& peer = peers[static_cast<size_t>(rank)];
   if (peer.lock == Lock::none) [[unlikely]]
-    return error(ErrorClass::sync,
+    return sync_error(
                  "rank " + std::to_string(rank) + " is not locked: call MPI_Win_lock first");
   return flush_peer(peer);
 }
 
 Status Window::check_passive() const {
   if (lock_all_ || locks_ != 0) return {};
-  return error(ErrorClass::sync,
+  return sync_error(
                "there is no passive target epoch: call MPI_Win_lock or MPI_Win_lock_all first");
 }
 
@@ -333,15 +332,17 @@ Status Window::flush_peer(Peer& peer) {
     progress();
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (peer.host != nullptr) [[likely]]  // errors of operations that were pending are in `outcome`
-    return std::exchange(peer.outcome, {});
   Status outcome = std::exchange(peer.outcome, {});
+  if (peer.host != nullptr) [[likely]]  // errors of operations that were pending are in `outcome`
+    return outcome;
   const auto take = [&](Target& target) {
     auto flushed = rma().flush(target);
     if (!flushed && outcome.ok()) outcome = std::move(flushed).error();
   };
   if (peer.memory != nullptr) take(*peer.memory);
   for (RemoteRegion& region : peer.regions) take(*region.target);
+  if (instance.failures.changes() != 0) [[unlikely]]
+    WEFT_TRY(check_target(peer));  // the cause of what operations say
   return outcome;
 }
 
@@ -351,7 +352,7 @@ void Window::progress() {
     calls_until_poll_ -= kStep;
     return;
   }
-  calls_until_poll_ = serves_messages_ ? 0 : kInterval;
+  calls_until_poll_ = serves_messages_ || comm->revoked ? 0 : kInterval;
   instance.poll_once({});
 }
 
@@ -365,7 +366,7 @@ Status Window::flush_all() {
   }
   progress();
   fence_stores();
-  return outcome;
+  return outcome.ok() ? check_failures() : std::move(outcome);
 }
 
 Status Window::begin_accumulate(const Peer& peer) {

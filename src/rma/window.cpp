@@ -158,6 +158,7 @@ Status Window::share(const Options& options, Status own) {
   }
   for (Record& record : out) record.failed = own.ok() ? 0 : 1;
   WEFT_TRY(exchange(coll::Collective::alltoall, *comm, out.data(), in.data(), sizeof(Record)));
+  exchanged_ = true;
   WEFT_TRY(std::move(own));
   for (size_t i = 0; i < in.size(); ++i)
     if (in[i].failed != 0)
@@ -275,7 +276,8 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
     window->retain();
     return window;
   }
-  (void)barrier(*window->comm);  // a peer that has attached does not access the memory before its own barrier
+  // A peer that has attached does not access the memory before its own barrier.
+  if (Status met = barrier(*window->comm); !met.ok()) window->await_detached();
   messages.remove(*window);
   (void)window->withdraw();
   return std::move(made).error();
@@ -283,7 +285,7 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
 
 /// Detaches the peers' memory and withdraws the own one, when no process accesses it any more.
 Status Window::withdraw() {
-  if (Status dropped = counters == nullptr ? Status() : counters->withdraw(); !dropped.ok()) return dropped;
+  Status dropped = counters == nullptr ? Status() : counters->withdraw();
   counters.reset();
   for (Peer& peer : peers) drop_regions(peer);
   for (auto& target : targets_) {
@@ -291,7 +293,8 @@ Status Window::withdraw() {
     rma().detach(std::move(target));
   }
   targets_.clear();
-  Status all_detached = barrier(*comm);
+  Status met = barrier(*comm);
+  if (!met.ok()) tell_detached();  // a process whose barrier before that has failed waits
   for (const auto& [address, memory] : own_) rma().deregister(memory.region);
   for (const auto& [address, memory] : spans_) rma().deregister(memory.region);
   own_.clear();
@@ -300,18 +303,19 @@ Status Window::withdraw() {
   allocation_ = {};
   pinned_ = {};
   if (segment_ != nullptr && piece_)
-    rma().free_piece(segment_, all_detached.ok());
+    rma().free_piece(segment_, met.ok() || all_detached_);
   else if (segment_ != nullptr)
     rma().free(segment_);
   segment_ = nullptr;
   control = nullptr;
-  return all_detached;
+  return dropped.ok() ? std::move(met) : std::move(dropped);
 }
 
 Status Window::free(Window* window) {
   Status flushed = window->flush_all();
   if (Status settled = window->settle_stream(); flushed.ok()) flushed = std::move(settled);
   Status finished = barrier(*window->comm);  // no peer sends messages about the window afterwards
+  if (!finished.ok()) window->await_detached();
   Messages::of(window->instance).remove(*window);
   Status released = window->withdraw();
   window->close_handle();

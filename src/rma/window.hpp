@@ -26,6 +26,7 @@
 #include "rma/counters.hpp"
 #include "rma/error.hpp"
 #include "rma/gpu_accumulate.hpp"
+#include "rma/peer.hpp"
 #include "stream/stream.hpp"
 #include "transport/rma/rma.hpp"
 
@@ -36,52 +37,7 @@ enum class Flavor : int { create = 311, allocate = 312, dynamic = 313, shared = 
 /// Assertions: the values of MPI_MODE_* of the ABI.
 inline constexpr int kNoCheck = 1024, kNoPrecede = 2048, kNoPut = 4096, kNoStore = 8192, kNoSucceed = 16384;
 
-/// Lock of this process on a target.
-enum class Lock : uint8_t { none, shared, exclusive };
-
 class Window;
-
-/// Memory that a peer has attached to a dynamic window.
-struct RemoteRegion {
-  transport::rma::Id region;  ///< of the peer
-  uint64_t address, length;   ///< in the peer
-  bool on_device;
-  bool gpu_atomics;
-  std::unique_ptr<Target> target;
-};
-
-/// State of this process for one target. The first cache line has all that the common cases (now.hpp) need.
-struct alignas(64) Peer {
-  std::byte* host = nullptr;  ///< address at which the CPU accesses its memory; null: not mapped
-  /// Bytes at `host` that operations may access now: its size in an access epoch of MPI that covers it, if
-  /// its control block is mapped, too; else 0. Window::update_access() keeps it.
-  uint64_t accessible = 0;
-  int64_t disp_unit = 1;
-  size_t pending = 0;          ///< operations of Operation that are not complete
-  Control* control = nullptr;  ///< null: only messages reach the peer's control block
-  Status outcome;              ///< the first error of an operation by Operation since the last flush
-  core::ProcessId process = 0;
-  Lock lock = Lock::none;
-  bool checked = true;   ///< false: locked with MPI_MODE_NOCHECK, which takes no lock
-  bool granted = false;  ///< a lock requested by message
-  bool started = false;  ///< in the group of MPI_Win_start
-  bool on_device = false;
-  bool gpu_atomics = false;  ///< its memory is on a GPU that executes gpu_accumulate.hpp
-  uint64_t size = 0;
-  Target* memory = nullptr;                     ///< null: no memory, or a dynamic window
-  uint64_t offset = 0;                          ///< of its window memory in `memory`
-  uint32_t posts_made = 0, completes_made = 0;  ///< values of this process's words in `control`
-  uint32_t posts_seen = 0;      ///< MPI_Win_post calls of the peer that MPI_Win_start has matched
-  uint32_t completes_seen = 0;  ///< MPI_Win_complete calls of the peer that MPI_Win_wait has matched
-  uint32_t version = 0;         ///< of `regions`
-  bool queried = false;         ///< a query for a region is answered in `answer`
-  bool answer_gpu_atomics = false;
-  std::unique_ptr<transport::rma::Key> answer;
-  std::vector<RemoteRegion> regions;
-  OperationSlot* slot = nullptr;  ///< in which this process posts small operations; null: it posts none
-  PostedState posted;
-  bool copies = false;  ///< this process can copy from and to its memory by system calls
-};
 
 /// Memory of this process that belongs to a window.
 struct OwnMemory {
@@ -109,15 +65,6 @@ struct Options {
   bool contiguous = true;                          ///< Flavor::shared: the parts of all ranks are adjacent
   const device::AllocationKinds* kinds = nullptr;  ///< Flavor::allocate; null: host memory
 };
-
-/// An error of kernels with weft_device.cuh. error_class 0: none.
-struct DeviceStatus {
-  int error_class = 0;
-  int rank = -1;  ///< that the failed call was about; -1: this one
-  int notification = 0;
-};
-inline constexpr int kPending = 18;      ///< MPI_ERR_PENDING of the ABI: a wait of a kernel timed out
-inline constexpr int kProcAborted = 58;  ///< MPI_ERR_PROC_ABORTED of the ABI
 
 class Window final : public core::Counted {
  public:
@@ -167,6 +114,22 @@ class Window final : public core::Counted {
   [[nodiscard]] Status check_passive() const;
   /// Errors unless no epoch is open.
   [[nodiscard]] Status check_idle(const char* call) const;
+  /// Errc::revoked, or Errc::proc_aborted if a process of the window has failed.
+  [[nodiscard]] Status check_failures() const {
+    if (instance.failures.changes() == 0) [[likely]]
+      return {};
+    return instance.failures.revoked(*comm) ? Status(revoked_error()) : instance.failures.check(*comm);
+  }
+  [[nodiscard]] static Error revoked_error();
+
+  // Revocation and failures: revoke.cpp.
+  /// No operation begins any more.
+  void end_access();
+  /// A process has failed: releases the locks that it held, and ends the access to its memory.
+  void lose(core::ProcessId process);
+  /// Of a revoked window: ends the operations that wait for messages. Returns true once no operation is in
+  /// flight and the other processes have been told.
+  [[nodiscard]] bool leave();
 
   // Memory of dynamic windows: dynamic.cpp.
   [[nodiscard]] Status attach(void* base, uint64_t size);
@@ -228,10 +191,10 @@ class Window final : public core::Counted {
     core::wait_until(instance,
                      [&] {
                        reached = done();
-                       return reached || !instance.failures.check(*comm).ok();
+                       return reached || !check_failures().ok();
                      },
                      {nullptr, &event, comm.get()});
-    return reached ? Status() : instance.failures.check(*comm);
+    return reached ? Status() : check_failures();
   }
   /// The same, but other processes than the target may have failed: the locks that they held are released.
   template <class Done>
@@ -247,8 +210,6 @@ class Window final : public core::Counted {
                      {nullptr, &event, comm.get()});
     return reached ? Status() : std::move(outcome);
   }
-  /// Releases the locks that a failed process held on memory of this host's processes.
-  void release_locks_of(core::ProcessId process);
   /// The event of a wait for operations on a peer.
   [[nodiscard]] core::Operands operations_at(const Peer& peer) const {
     return {wait_table::What::window_operations, static_cast<int>(&peer - peers.data())};
@@ -306,7 +267,29 @@ class Window final : public core::Counted {
   [[nodiscard]] Status check_rank(const char* argument, int rank) const;
   [[nodiscard]] Error no_epoch(int rank) const;
   /// Errc::revoked, or Errc::proc_aborted if the peer has failed.
-  [[nodiscard]] Status check_target(const Peer& peer);
+  [[nodiscard]] Status check_target(const Peer& peer) const;
+  /// MPI_ERR_RMA_SYNC; but after a failure or revocation the error of check_failures(), for which an earlier
+  /// call may have opened no epoch.
+  [[nodiscard]] Error sync_error(std::string text) const;
+  void tell_detached();
+  void await_detached();
+  /// Calls visit(target) for all attached memory of other processes.
+  template <class Visit>
+  void for_each_target(Visit&& visit);
+  /// An operation that may wait: this process may access memory of others until its end.
+  struct Busy {
+    explicit Busy(Window& of) : window(of) { ++window.busy_; }
+    ~Busy() { --window.busy_; }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+    Window& window;
+  };
+  /// Counts an operation. A loop of operations alone notices revocations and failures, too.
+  void count_use() {
+    if (++used_ == 0) [[unlikely]]
+      poll_uses();
+  }
+  void poll_uses();
 
   [[nodiscard]] Status move(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
                             const device::Memory& memory, WindowRequest* request);
@@ -394,7 +377,11 @@ class Window final : public core::Counted {
   bool serves_messages_ = false;    ///< peers without a mapping of the control block: polls in each call
   bool has_slots_ = false;          ///< other processes may post operations, or this process posts some
   unsigned calls_until_poll_ = 0;   ///< of progress(); 0: the next one polls
-  bool used_ = false;               ///< operations since the last fence
+  uint8_t used_ = 0;                ///< operations since the last fence, by count_use(); 0: none
+  bool told_ = false;               ///< the others know that this process accesses their memory no more
+  bool exchanged_ = false;          ///< other processes have had keys of this one
+  bool all_detached_ = false;       ///< no other process accesses memory of this one any more
+  unsigned busy_ = 0;               ///< number of Busy
   int locks_ = 0;                   ///< number of MPI_Win_lock epochs
   bool starting_ = false;           ///< between MPI_Win_start and MPI_Win_complete
   bool exposed_ = false;            ///< between MPI_Win_post and MPI_Win_wait

@@ -92,6 +92,8 @@ class Network : public Transport {
   virtual void discard_rts(Peer /*peer*/, std::span<const std::byte> /*rkey*/) {}
   /// Ends the peer's access: all its gets have completed, or the peer is lost.
   virtual void deregister(uint64_t id) = 0;
+  /// Returns whether data of a put are being received into registered buffer `id`.
+  [[nodiscard]] virtual bool receiving(uint64_t /*id*/) const { return false; }
   /// Reads bytes [offset, offset + local.length) of the buffer of `rkey` into `local`; `done` fires once they
   /// are in place.
   virtual void get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,

@@ -123,15 +123,14 @@ Status Operation::query() {
 
 void Operation::run_by_messages() {
   advancing_ = true;
+  ended_ = false;
+  cause_ = {};
   schedule_.begin();
   const bool finished = schedule_.advance();
   advancing_ = false;
-  if (finished) {
-    finish_schedule();
-  } else {
-    polled_ = true;
-    comm->instance.add(*this);
-  }
+  if (finished) return finish_schedule();
+  polled_ = true;
+  comm->instance.add(*this);
 }
 
 void Operation::end(Status outcome) {
@@ -143,6 +142,10 @@ void Operation::end(Status outcome) {
 
 bool Operation::poll() {
   if (advancing_) return false;  // another thread advances: a user's reduction runs without the lock
+  if (ended_) {
+    finish_schedule();
+    return false;
+  }
   advancing_ = true;
   const int before = schedule_.round();
   const bool finished = schedule_.advance();
@@ -153,8 +156,13 @@ bool Operation::poll() {
 }
 
 void Operation::finish_schedule() {
+  if (!std::exchange(ended_, true)) result_ = schedule_.end();
+  if (!cause_.known(*comm, result_)) {
+    if (!std::exchange(polled_, true)) comm->instance.add(*this);
+    return;
+  }
   if (std::exchange(polled_, false)) comm->instance.remove(*this);
-  end(schedule_.end());
+  end(std::move(result_));
 }
 
 HandleState check_request(const void* handle) { return Operation::slab().check(handle); }

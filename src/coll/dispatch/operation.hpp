@@ -7,6 +7,7 @@
 #include "base/slab.hpp"
 #include "coll/gpu/collective_queue.hpp"
 #include "coll/gpu/deferred.hpp"
+#include "coll/schedule/cause.hpp"
 #include "coll/schedule/schedule.hpp"
 #include "coll/schedule/section_copies.hpp"
 #include "core/instance.hpp"
@@ -42,6 +43,7 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
  private:
   /// Returns the call with its arrays in this object.
   [[nodiscard]] Call copy_arrays(const Call& given);
+  /// Polls until the cause of an error is known.
   void finish_schedule();
 
   std::vector<int64_t> counts_[4];
@@ -54,6 +56,9 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
   bool stored_ = false;     // of the current run
   bool advancing_ = false;  // in this thread or another thread
   bool polled_ = false;     // registered with the instance's pollers
+  bool ended_ = false;      // the schedule, with `result_`
+  Status result_;
+  Cause cause_;
 };
 
 }  // namespace weft::coll

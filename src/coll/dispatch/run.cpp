@@ -10,6 +10,7 @@
 #include "coll/gpu/domain.hpp"
 #include "coll/hierarchy/hierarchy.hpp"
 #include "coll/host/host.hpp"
+#include "coll/schedule/cause.hpp"
 #include "coll/schedule/collective.hpp"
 
 namespace weft::coll {
@@ -54,10 +55,7 @@ Status run_on_several_hosts(const Call& call) {
   return hierarchy != nullptr ? hierarchy->run(call) : run_schedule(call);
 }
 
-}  // namespace
-
-Status run(const Call& call) {
-  trace::annotate({.bytes = call.bytes, .communicator = call.comm->number()});
+[[gnu::always_inline]] inline Status run_on_path(const Call& call) {
   if (!call.comm->on_one_host()) [[unlikely]]
     return run_on_several_hosts(call);
   Status failed;
@@ -72,6 +70,16 @@ Status run(const Call& call) {
   }
   WEFT_TRY(std::move(failed));
   return run_schedule(call);
+}
+
+}  // namespace
+
+Status run(const Call& call) {
+  trace::annotate({.bytes = call.bytes, .communicator = call.comm->number()});
+  Status outcome = run_on_path(call);
+  if (outcome.ok()) [[likely]]
+    return outcome;
+  return with_cause(*call.comm, std::move(outcome));
 }
 
 namespace {

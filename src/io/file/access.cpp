@@ -25,6 +25,10 @@ int64_t bytes_of(const p2p::Buffer& memory) { return memory.count * memory.type-
 }  // namespace
 
 Status File::admit(const Access& access, const p2p::Buffer& memory) {
+  // Accesses without other processes notice a revocation, too.
+  constexpr uint64_t kAccessesPerPoll = 64;
+  if ((accesses_.writes + accesses_.reads) % kAccessesPerPoll == 0) instance.poll_once({});
+  if (instance.failures.revoked(*comm)) return core::FailureDetector::revoked_error(*comm);
   if (access.write && (amode & kReadOnly) != 0)
     return error(ErrorClass::read_only, target->descriptor.path() + " was opened with MPI_MODE_RDONLY");
   if (!access.write && (amode & kWriteOnly) != 0)

@@ -8,12 +8,12 @@
 namespace weft::p2p {
 
 /// Ends the request with `error`, unless a submitted copy moves its whole payload: then the request ends with
-/// that copy, whose batch may serve other peers. A receive into which its sender writes ends with `error`
-/// after that.
+/// that copy, whose batch may serve other peers. A receive into which its sender or the network writes ends
+/// with `error` after that.
 void Engine::abort(Transfer& t, Error error) {
   if (copying(t)) return;
-  const bool writes = !peers_[t.peer].lost && t.protocol != nullptr && t.protocol->stop != nullptr;
-  if (writes && !t.protocol->stop(t, error)) return;
+  const bool writes = t.protocol != nullptr && t.protocol->stop != nullptr;
+  if (writes && !t.protocol->stop(*this, t, error)) return;
   for (std::vector<DeviceCopy>* const pending : {&pending_gets_, &pending_puts_})
     std::erase_if(*pending, [&](const DeviceCopy& copy) {
       if (copy.request != &t) return false;

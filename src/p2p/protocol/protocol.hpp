@@ -86,9 +86,9 @@ struct Protocol {
   // Both sides.
   /// Polls a request between Engine::start_polling() and its completion. Returns false if nothing progressed.
   bool (*progress)(Engine& engine, Transfer& t) = nullptr;
-  /// Ends a request with `error`. Returns false if its peer still writes into its buffer: then the request
-  /// ends with the error later. Null: the peer does not write.
-  bool (*stop)(Transfer& t, Error& error) = nullptr;
+  /// Ends a request with `error`. Returns false if its peer or the network still writes into its buffer: then
+  /// the request ends with the error later. Null: nobody else writes.
+  bool (*stop)(Engine& engine, Transfer& t, Error& error) = nullptr;
   /// Returns everything that the request holds, after copies in flight have ended.
   void (*abort)(Engine& engine, Transfer& t) = nullptr;
   void (*on_data)(Engine& engine, Transfer& t, const Data& data, const std::byte* payload) = nullptr;

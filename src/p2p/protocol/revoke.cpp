@@ -3,6 +3,7 @@
 // for them end with Errc::proc_failed_pending until the program acknowledges the failure.
 #include <vector>
 
+#include "core/context_ids.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/states.hpp"
 
@@ -68,7 +69,7 @@ void Engine::resume_receives(const core::Communicator& comm) {
 /// (Engine::on_cancelled), which answers from within any MPI call.
 void Engine::on_revoked(core::Communicator& comm) {
   check_sources_ = true;
-  states_->revoked.insert(comm.id);
+  (void)core::remember_context(states_->revoked, comm.id);
   std::vector<Transfer*> posted;
   posted_.for_each([&](match::Node& node) {
     auto& t = static_cast<Transfer&>(node);

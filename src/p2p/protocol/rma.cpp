@@ -361,7 +361,20 @@ bool progress(Engine& engine, Transfer& t) {
   return state.use ? poll_uploads(engine, t) : activate(engine, t);
 }
 
-// The network has ended all gets of a lost peer.
+// Somebody else may report the loss of a peer before the network does: it ends the gets in flight, and the
+// last of them ends the receive.
+bool stop(Engine&, Transfer& t, Error& error) {
+  if (t.kind == core::Request::Kind::send) return true;
+  auto& state = state_of<RmaReceive>(t);
+  if (std::all_of(state.gets.begin(), state.gets.end(), [](const auto& get) { return get->uploading; }))
+    return true;
+  if (t.outcome) t.outcome = std::move(error);
+  state.announced.clear();
+  state.sender_failed = true;
+  return false;
+}
+
+// The network has ended all gets.
 void abort(Engine&, Transfer& t) {
   if (t.kind == core::Request::Kind::send) {
     if (t.protocol == &kRmaFragments) state_of<RmaFragmentsSend>(t).abort();
@@ -379,6 +392,7 @@ constinit const Protocol kRmaGet{.name = "RMA get",
                                  .received = &received_by_get,
                                  .append_rts = append_rts,
                                  .progress = progress,
+                                 .stop = stop,
                                  .abort = abort};
 
 constinit const Protocol kRmaFragments{.name = "RMA fragments",
@@ -388,6 +402,7 @@ constinit const Protocol kRmaFragments{.name = "RMA fragments",
                                        .received = &received_by_fragments,
                                        .accept = accept,
                                        .progress = progress,
+                                       .stop = stop,
                                        .abort = abort,
                                        .on_chunk_ready = on_chunk_ready,
                                        .on_chunk_done = on_chunk_done};

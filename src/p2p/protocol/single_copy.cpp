@@ -240,8 +240,8 @@ bool progress(Engine& engine, Transfer& t) {
   return t.kind == core::Request::Kind::receive ? progress_get(engine, t) : progress_put(engine, t);
 }
 
-bool stop(Transfer& t, Error& error) {
-  if (t.kind != core::Request::Kind::receive) return true;
+bool stop(Engine& engine, Transfer& t, Error& error) {
+  if (t.kind != core::Request::Kind::receive || engine.peer(t.peer).lost) return true;
   auto& get = state_of<SharedGet>(t);
   if (get.claiming) get.end_claims();
   if (get.helper_done()) return true;

@@ -81,6 +81,11 @@ void Registrations::release(Region* region) {
   }
 }
 
+void Registrations::keep_none() {
+  keep_ = false;
+  while (!idle_.empty()) drop(idle_.front());
+}
+
 void Registrations::drop(Region* region) {
   idle_.erase(region->idle);
   registered.subtract();

@@ -31,6 +31,8 @@ class Registrations {
   /// Returns a region that covers [start, start + length), valid until release().
   [[nodiscard]] Result<Region*> acquire(const std::byte* start, size_t length, const device::Memory& memory);
   void release(Region* region);
+  /// From now on no idle registration is kept.
+  void keep_none();
   void clear();
 
  private:
@@ -39,7 +41,7 @@ class Registrations {
 
   Endpoint& endpoint_;
   const uint64_t access_;
-  const bool keep_;
+  bool keep_;
   std::multimap<uintptr_t, std::unique_ptr<Region>> regions_;  // by start address
   std::list<Region*> idle_;                                    // most recently used last
   size_t bytes_ = 0;                                           // of all regions

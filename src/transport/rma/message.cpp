@@ -239,14 +239,24 @@ bool Rma::poll() {
   return progressed;
 }
 
+template <class Which>
+void Rma::fail(Which&& which, const Error& why) {
+  std::erase_if(sending_, [&](const Operation* operation) { return which(*operation); });
+  operations_.for_each([&](Operation& operation) {
+    if (which(operation)) finish(operation, why.copy());
+  });
+}
+
 void Rma::lost(Peer peer, const Error& why) {
   if (std::find(lost_.begin(), lost_.end(), peer) != lost_.end()) return;
   lost_.push_back(peer);
   std::erase_if(serving_, [&](const Serving& serving) { return serving.peer == peer; });
-  std::erase_if(sending_, [&](const Operation* operation) { return operation->target->peer_ == peer; });
-  operations_.for_each([&](Operation& operation) {
-    if (operation.target->peer_ == peer) finish(operation, Error(Errc::proc_aborted, why.message()));
-  });
+  fail([&](const Operation& operation) { return operation.target->peer_ == peer; },
+       Error(Errc::proc_aborted, why.message()));
+}
+
+void Rma::abandon(const Target& target, const Error& why) {
+  fail([&](const Operation& operation) { return operation.target == &target; }, why);
 }
 
 }  // namespace weft::transport::rma

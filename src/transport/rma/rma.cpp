@@ -95,6 +95,13 @@ void Rma::deregister(Id region) {
   registered.subtract();
 }
 
+bool Rma::receiving(Id region) const {
+  const Registration* const found = registrations_.find(region);
+  return found != nullptr && std::any_of(found->networks.begin(), found->networks.end(), [](const auto& made) {
+           return made.first->receiving(made.second);
+         });
+}
+
 Result<Key> Rma::key(Id region, Peer peer) {
   Registration* const found = registrations_.find(region);
   WEFT_ASSERT(found != nullptr);

@@ -132,6 +132,11 @@ class Rma {
   /// Returns true once all earlier operations are complete at the target, and the first error among them.
   [[nodiscard]] Result<bool> flush(Target& target);
 
+  /// Ends the operations on the target that wait for messages; the owner of its memory may still execute them.
+  void abandon(const Target& target, const Error& why);
+  /// Whether a network receives data of a put into the memory.
+  [[nodiscard]] bool receiving(Id region) const;
+
   /// Progresses copies and messages; the owner also polls the transports. Returns whether anything moved.
   bool poll();
   /// Whether a poll of device copies costs no call of the driver: kernels execute them.
@@ -199,6 +204,9 @@ class Rma {
   [[nodiscard]] Status check(const Target& target, uint64_t offset, uint64_t bytes) const;
   Operation* create(Target& target, Kind kind, uint64_t offset, const Buffer& local, Completion* done);
   void finish(Operation& operation, Status outcome);
+  /// Ends the operations by messages for which which(operation) is true.
+  template <class Which>
+  void fail(Which&& which, const Error& why);
   [[nodiscard]] Result<Issued> move(Target& target, Kind kind, uint64_t offset, const Buffer& local,
                                     Completion* done);
   [[nodiscard]] static Status copy_process(const Target& target, Kind kind, uint64_t offset,

@@ -123,6 +123,7 @@ struct Operation {
 struct IncomingPut {
   Ucx* owner;
   uint64_t id, put;  ///< here, and at the peer
+  uint64_t buffer_id;
   Peer source;
   bool uses_gpu;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Puts: an active message with the data, eager or by rendezvous, that the owner receives into its registered
 // buffer and answers.
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -44,7 +45,7 @@ Code Ucx::on_put_request(const RmaRequest& request, const Arrival& arrival) {
   }
   const uint64_t id = ++last_operation_;
   auto& incoming = *incoming_puts_.emplace(id, std::make_unique<IncomingPut>()).first->second;
-  incoming = {this, id, request.operation, peer, begin_gpu_operation(target->memory)};
+  incoming = {this, id, request.operation, request.buffer_id, peer, begin_gpu_operation(target->memory)};
   void* result = receive_data(arrival.data, *target, on_put_received, &incoming);
   if (result == nullptr || api::is_error(result)) finish_put(incoming, result == nullptr);
   return Code::ok;
@@ -61,6 +62,11 @@ void Ucx::finish_put(IncomingPut& incoming, bool good) {
   if (incoming.uses_gpu) --gpu_operations_;
   reply_put(incoming.source, incoming.put, good);
   incoming_puts_.erase(incoming.id);
+}
+
+bool Ucx::receiving(uint64_t buffer_id) const {
+  return std::any_of(incoming_puts_.begin(), incoming_puts_.end(),
+                     [&](const auto& incoming) { return incoming.second->buffer_id == buffer_id; });
 }
 
 void Ucx::reply_put(Peer to, uint64_t put, bool good) {

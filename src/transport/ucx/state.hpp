@@ -67,6 +67,7 @@ class Ucx final : public Network {
   void send_rts(Peer peer, size_t size, uint64_t id) override;
   void discard_rts(Peer peer, std::span<const std::byte> rkey) override;
   void deregister(uint64_t id) override { registrations_.erase(id); }
+  [[nodiscard]] bool receiving(uint64_t id) const override;
   void get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
            Completion& done) override;
   void put(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
