@@ -224,7 +224,8 @@ bool Partitioned::poll() {
   }
   if (!prepared_) {
     if (!handshake_.complete()) return false;
-    if (Status split = split_buffer(); !split) {  // retried by the next MPI_Start
+    Status split = handshake_.outcome.ok() ? split_buffer() : Status(handshake_.outcome.error().copy());
+    if (!split) {  // retried by the next MPI_Start
       comm->instance.remove(*this);
       if (flags_ != nullptr) flags_->cancel();
       finish(std::move(split).error());

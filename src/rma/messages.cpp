@@ -67,6 +67,7 @@ Messages::Messages(core::Instance& instance) : instance_(instance) {
     const auto found = windows_.find(comm.id);
     if (found == windows_.end()) return;
     found->second->end_access();
+    std::erase(leaving_, found->second);
     leaving_.push_back(found->second);
   });
 }

@@ -95,6 +95,8 @@ void Window::tell_detached() {
 /// has sent before its failure has arrived then, or does not arrive any more.
 void Window::await_detached() {
   if (!exchanged_) return;  // nobody has a key
+  // Revoked with another communicator during the creation: other processes may have a complete window.
+  if (std::exchange(comm->part_of, nullptr) != nullptr) comm->revoked = false;
   (void)instance.failures.revoke(*comm);
   core::Operands event{.what = wait_table::What::collective};
   event.operation = "free of a revoked window";

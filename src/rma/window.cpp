@@ -252,7 +252,7 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
                  "MPI_Comm_split_type(MPI_COMM_TYPE_SHARED)");
   auto duplicate = coll::duplicate(comm);
   if (!duplicate) return std::move(duplicate).error();
-  (*duplicate)->has_handle = false;
+  (*duplicate)->become_part_of(comm);  // whose revocation ends the creation
   Window* const window = slab().create(core::Ref<core::Communicator>(*duplicate));
   if (window == nullptr) return Error(Errc::no_mem, "too many windows: free some");
   const core::Ref<Window> guard(window);
@@ -273,6 +273,7 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
   Status made = window->share(options, window->allocate(options, sizes));
   if (made.ok()) made = window->create_stream_counters();
   if (made.ok()) {
+    window->comm->part_of = nullptr;
     window->retain();
     return window;
   }
@@ -280,6 +281,7 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
   if (Status met = barrier(*window->comm); !met.ok()) window->await_detached();
   messages.remove(*window);
   (void)window->withdraw();
+  window->comm->part_of = nullptr;
   return std::move(made).error();
 }
 

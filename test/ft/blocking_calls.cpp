@@ -25,7 +25,7 @@ double limit() {
   static const char* const given = std::getenv("TEST_LIMIT");
   return given != nullptr ? std::atof(given) : 1;
 }
-constexpr unsigned kHangSeconds = 20;
+constexpr unsigned kHangSeconds = 8;
 
 const char* running = "";
 

@@ -143,9 +143,9 @@ void post(Scene& s, bool last) {
 
 #define CALL(text, ...) \
   { text, Flavor::comm, [](Scene & s) -> int { __VA_ARGS__ } }
-#define START(text, ...)                                              \
-  CALL(text, MPI_Request r = MPI_REQUEST_NULL; int e = (__VA_ARGS__); \
-       if (e == MPI_SUCCESS && r != MPI_REQUEST_NULL) MPI_Start(&r); return finish(e, r);)
+#define START(text, ...)                                                            \
+  CALL(text, MPI_Request r = MPI_REQUEST_NULL; int e = (__VA_ARGS__);                 \
+       if (e == MPI_SUCCESS && r != MPI_REQUEST_NULL) e = MPI_Start(&r); return finish(e, r);)
 #define NONBLOCKING(text, ...) CALL(text, MPI_Request r = MPI_REQUEST_NULL; return finish((__VA_ARGS__), r);)
 
 std::vector<Case> messages() {
@@ -307,8 +307,6 @@ std::vector<Case> files() {
           ON_FILE("MPI_File_read_all", MPI_File_read_all(s.file, s.receive, 99, MPI_BYTE, MPI_STATUS_IGNORE)),
           ON_FILE("MPI_File_write_ordered",
                   MPI_File_write_ordered(s.file, s.send, 99, MPI_BYTE, MPI_STATUS_IGNORE)),
-          ON_FILE("MPI_File_write_shared",
-                  MPI_File_write_shared(s.file, s.send, 1, MPI_BYTE, MPI_STATUS_IGNORE)),
           ON_FILE("MPI_File_set_size", MPI_File_set_size(s.file, 100)),
           ON_FILE("MPI_File_sync", MPI_File_sync(s.file)),
           {"MPI_File_iwrite_at_all", Flavor::file, [](Scene& s) {
@@ -318,7 +316,9 @@ std::vector<Case> files() {
 }
 
 std::vector<Case> independent_file_accesses() {
-  return {ON_FILE("MPI_File_write_at", MPI_File_write_at(s.file, 0, s.send, 9, MPI_BYTE, MPI_STATUS_IGNORE)),
+  return {ON_FILE("MPI_File_write_shared",
+                  MPI_File_write_shared(s.file, s.send, 1, MPI_BYTE, MPI_STATUS_IGNORE)),
+          ON_FILE("MPI_File_write_at", MPI_File_write_at(s.file, 0, s.send, 9, MPI_BYTE, MPI_STATUS_IGNORE)),
           ON_FILE("MPI_File_read_at", MPI_File_read_at(s.file, 0, s.receive, 9, MPI_BYTE, MPI_STATUS_IGNORE))};
 }
 
@@ -340,8 +340,8 @@ Scene::Scene(MPI_Comm base, Flavor flavor) : send_(make_buffer()), receive_(make
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
   last = size - 1;
-  if (flavor == Flavor::comm) return;
-  if (flavor != Flavor::file) return make_window(flavor);
+  if (flavor != Flavor::comm && flavor != Flavor::file) make_window(flavor);
+  if (flavor != Flavor::file) return;
   MPI_File_open(comm, file_name().c_str(), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
   MPI_File_set_errhandler(file, MPI_ERRORS_RETURN);
 }

@@ -240,13 +240,16 @@ class Connector {
   ContextId context_ = 0;
 };
 
-/// The next connector. Errors of single connectors are theirs; the root goes on waiting.
-Result<p2p::JobConnection> await_connector(Instance& instance, p2p::PortNumber port,
+/// The next connector. Errors of single connectors are theirs; the root goes on waiting, unless a process of
+/// its side has failed or has revoked the communicator.
+Result<p2p::JobConnection> await_connector(Communicator& local, p2p::PortNumber port,
                                            const StillAwaited& go_on) {
+  Instance& instance = local.instance;
   std::optional<p2p::JobConnection> accepted;
   Status ended;
   core::wait_until(instance, [&] {
-    if (go_on) ended = go_on();
+    ended = instance.failures.check(local);
+    if (go_on && ended.ok()) ended = go_on();
     if (!ended.ok()) return true;
     auto next = p2p::accept_process(instance, port);
     if (next)
@@ -264,7 +267,7 @@ Result<p2p::JobConnection> await_connector(Instance& instance, p2p::PortNumber p
 
 NewCommunicator accept_job(Communicator& local, int root, p2p::PortNumber port, const StillAwaited& go_on) {
   std::optional<Result<p2p::JobConnection>> connected;
-  if (local.rank() == root) connected.emplace(await_connector(local.instance, port, go_on));
+  if (local.rank() == root) connected.emplace(await_connector(local, port, go_on));
   return Connector(local, root).run(connected ? &*connected : nullptr, true);
 }
 

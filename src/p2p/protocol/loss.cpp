@@ -68,6 +68,7 @@ void Engine::on_failure(uint32_t source) {
   requests_.for_each(peer.requests, [&](core::Request& request, core::RequestId) {
     abort(static_cast<Transfer&>(request), loss_error(source));
   });
+  if (peer.remote) network_->lose(source);
   put().abort_peer(source);
   fail_posted(source);
   // Processes of this host that are alive give up the collectives of the peer as well. Other hosts may be

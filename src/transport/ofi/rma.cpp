@@ -115,7 +115,7 @@ void Ofi::start_reads() {
   while (!waiting_.empty() && !free_reads_.empty()) {
     Get* get = waiting_.front();
     if (!start_read(*get)) {  // may be due to this peer: try the others
-      if (++refused == std::min(kMaxRefused, waiting_.size())) return;
+      if (++refused >= std::min(kMaxRefused, waiting_.size())) return;  // gets may leave the list meanwhile
       std::rotate(waiting_.begin(), waiting_.begin() + 1, waiting_.end());
       continue;
     }

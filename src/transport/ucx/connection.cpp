@@ -169,6 +169,13 @@ bool Ucx::remove(Peer peer) {
   return true;
 }
 
+/// UCX may crash if it is used to send to a process that has ended before the connection was made.
+void Ucx::lose(Peer peer) {
+  Connection& connection = connection_of(peer);
+  connection.disconnected = false;
+  fail(connection, "the process has ended");
+}
+
 void Ucx::watch(Peer peer) { static_cast<void>(connect(connection_of(peer))); }
 
 }  // namespace weft::transport::ucx

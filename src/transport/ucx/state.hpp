@@ -73,6 +73,7 @@ class Ucx final : public Network {
   void put(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
            Completion& done) override;
   void watch(Peer peer) override;
+  void lose(Peer peer) override;
   [[nodiscard]] bool remove(Peer peer) override;
   [[nodiscard]] bool idle() const override { return outstanding_bytes_ == 0; }
   void send_disconnects() override;
