@@ -174,7 +174,7 @@ class Messages final : private core::Poller {
   std::deque<Queued> deferred_;  // accumulate messages of peers, until the accumulate lock is free
   std::vector<LockRequest> locks_;
   std::vector<Window*> leaving_;  // revoked ones, until Window::leave() returns true
-  size_t served_ = 0;  // windows with Window::reached_by_messages
+  size_t served_ = 0;             // windows with Window::reached_by_messages
 };
 
 }  // namespace weft::rma

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peer: what a process knows of one process of a window, and its state towards it.
+// Peer: state of this process for one process of a window.
 // Threading: under the instance lock.
 #pragma once
 #include <cstddef>
@@ -39,9 +39,9 @@ struct alignas(64) Peer {
   Status outcome;              ///< the first error of an operation by Operation since the last flush
   core::ProcessId process = 0;
   Lock lock = Lock::none;
-  bool checked = true;   ///< false: locked with MPI_MODE_NOCHECK, which takes no lock
-  bool granted = false;  ///< a lock requested by message
-  bool started = false;  ///< in the group of MPI_Win_start
+  bool checked = true;    ///< false: locked with MPI_MODE_NOCHECK, which takes no lock
+  bool granted = false;   ///< a lock requested by message
+  bool started = false;   ///< in the group of MPI_Win_start
   bool detached = false;  ///< of a revoked window: it accesses no memory of this process any more
   bool on_device = false;
   bool gpu_atomics = false;  ///< its memory is on a GPU that executes gpu_accumulate.hpp

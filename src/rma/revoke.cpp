@@ -91,8 +91,8 @@ void Window::tell_detached() {
   }
 }
 
-/// Revokes the window, and waits until no live process accesses memory of this one any more. What a process
-/// has sent before its failure has arrived then, or does not arrive any more.
+/// Revokes the window, and waits until no live process accesses memory of this one any more. Data of a
+/// process that has failed have arrived then, or do not arrive any more.
 void Window::await_detached() {
   if (!exchanged_) return;  // nobody has a key
   // Revoked with another communicator during the creation: other processes may have a complete window.
@@ -106,14 +106,13 @@ void Window::await_detached() {
             instance.shm->departed(peer.process).load(std::memory_order_acquire) != 0);
   };
   const auto writing = [&](const auto& memory) { return rma().receiving(memory.second.region); };
-  core::wait_until(
-      instance,
-      [&] {
-        return std::all_of(peers.begin(), peers.end(), has_left) &&
-               std::none_of(own_.begin(), own_.end(), writing) &&
-               std::none_of(spans_.begin(), spans_.end(), writing);
-      },
-      {nullptr, &event, comm.get()});
+  core::wait_until(instance,
+                   [&] {
+                     return std::all_of(peers.begin(), peers.end(), has_left) &&
+                            std::none_of(own_.begin(), own_.end(), writing) &&
+                            std::none_of(spans_.begin(), spans_.end(), writing);
+                   },
+                   {nullptr, &event, comm.get()});
   all_detached_ = true;
 }
 

@@ -37,11 +37,11 @@ Status Window::find_ranks(core::Group& group, GroupRanks& found) const {
 Status Window::check_idle(const char* call) const {
   if (locks_ != 0 || lock_all_ || starting_ || exposed_)
     return sync_error(std::string(call) + " while an epoch of " +
-                                       (starting_   ? "MPI_Win_start"
-                                        : exposed_  ? "MPI_Win_post"
-                                        : lock_all_ ? "MPI_Win_lock_all"
-                                                    : "MPI_Win_lock") +
-                                       " is open: end it first");
+                      (starting_   ? "MPI_Win_start"
+                       : exposed_  ? "MPI_Win_post"
+                       : lock_all_ ? "MPI_Win_lock_all"
+                                   : "MPI_Win_lock") +
+                      " is open: end it first");
   return {};
 }
 
@@ -49,12 +49,11 @@ Status Window::check_idle(const char* call) const {
 Status Window::open_access(const char* call) {
   if (starting_ || lock_all_)
     return sync_error(std::string(call) + " while an access epoch of " +
-                                       (starting_ ? "MPI_Win_start" : "MPI_Win_lock_all") +
-                                       " is open: end it first");
+                      (starting_ ? "MPI_Win_start" : "MPI_Win_lock_all") + " is open: end it first");
   if (!fence_) return {};
   if (used_ != 0)
-    return sync_error(
-                 std::string(call) + " while an epoch of MPI_Win_fence is open: call MPI_Win_fence first");
+    return sync_error(std::string(call) +
+                      " while an epoch of MPI_Win_fence is open: call MPI_Win_fence first");
   fence_ = false;
   set_access_to_all(false);
   return {};
@@ -66,9 +65,8 @@ void Window::set_access_to_all(bool open) {
 }
 
 Error Window::no_epoch(int rank) const {
-  return sync_error(
-               "there is no access epoch for target_rank = " + std::to_string(rank) +
-                   ": call MPI_Win_fence, MPI_Win_start, MPI_Win_lock or MPI_Win_lock_all first");
+  return sync_error("there is no access epoch for target_rank = " + std::to_string(rank) +
+                    ": call MPI_Win_fence, MPI_Win_start, MPI_Win_lock or MPI_Win_lock_all first");
 }
 
 Status Window::fence(int assertion) {
@@ -104,8 +102,7 @@ Status Window::barrier_of_host() {
 
 Status Window::post(core::Group& group, int assertion) {
   WEFT_TRY(check_assertion(assertion, kNoCheck | kNoStore | kNoPut));
-  if (exposed_)
-    return sync_error("an exposure epoch is open: call MPI_Win_wait or MPI_Win_test first");
+  if (exposed_) return sync_error("an exposure epoch is open: call MPI_Win_wait or MPI_Win_test first");
   WEFT_TRY(find_ranks(group, exposure_));
   if (instance.failures.changes() != 0)
     for (const int rank : exposure_.ranks) WEFT_TRY(check_target(peers[static_cast<size_t>(rank)]));
@@ -260,8 +257,7 @@ Status Window::unlock(int rank) {
   WEFT_TRY(check_rank("rank", rank));
   Peer& peer = peers[static_cast<size_t>(rank)];
   if (lock_all_ || peer.lock == Lock::none)
-    return sync_error(
-                 "rank " + std::to_string(rank) + " is not locked: call MPI_Win_lock first");
+    return sync_error("rank " + std::to_string(rank) + " is not locked: call MPI_Win_lock first");
   Status flushed = flush_peer(peer);
   release_lock(peer);
   --locks_;
@@ -296,15 +292,13 @@ Status Window::flush(int rank) {
   WEFT_TRY(check_rank("rank", rank));
   Peer& peer = peers[static_cast<size_t>(rank)];
   if (peer.lock == Lock::none) [[unlikely]]
-    return sync_error(
-                 "rank " + std::to_string(rank) + " is not locked: call MPI_Win_lock first");
+    return sync_error("rank " + std::to_string(rank) + " is not locked: call MPI_Win_lock first");
   return flush_peer(peer);
 }
 
 Status Window::check_passive() const {
   if (lock_all_ || locks_ != 0) return {};
-  return sync_error(
-               "there is no passive target epoch: call MPI_Win_lock or MPI_Win_lock_all first");
+  return sync_error("there is no passive target epoch: call MPI_Win_lock or MPI_Win_lock_all first");
 }
 
 Status Window::flush_peer(Peer& peer) {

@@ -104,7 +104,8 @@ class Network : public Transport {
                    Completion& done) = 0;
   /// Enables failure detection for this peer, even if this process never sends to it.
   virtual void watch(Peer peer) = 0;
-  /// Somebody else has found that the peer has failed: nothing is sent to it any more, and its operations end.
+  /// Somebody else has found that the peer has failed: nothing is sent to it any more, and its operations
+  /// end.
   virtual void lose(Peer /*peer*/) {}
   /// Sends a disconnect notice to all connected peers, so that the end of a connection is no failure (until
   /// the next message), and flushes for a bounded time. The network remains usable.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every blocking call, and loops of the others, end with an error of the right class soon after the last rank
-// revokes the communicator, window or file (blocking_calls revoke) or is killed (blocking_calls kill: the last
-// live rank in each call). usage: blocking_calls WHAT [FIRST COUNT]: some of the calls. TEST_MEMORY=device: on
-// GPU memory. TEST_ONLY: cases whose names contain the text. TEST_LIMIT: seconds that a call may take.
+// revokes the communicator, window or file (blocking_calls revoke) or is killed (blocking_calls kill: the
+// last live rank in each call). usage: blocking_calls WHAT [FIRST COUNT]: some of the calls.
+// TEST_MEMORY=device: on GPU memory. TEST_ONLY: cases whose names contain the text. TEST_LIMIT: seconds that
+// a call may take.
 #include "blocking_calls.hpp"
 
 #include <signal.h>
@@ -97,8 +98,8 @@ int main(int argc, char** argv) {
     if ((one.of_failures || !kills) && (only == nullptr || std::strstr(one.name, only) != nullptr))
       chosen.push_back(&one);
   const size_t first = argc > 2 ? static_cast<size_t>(std::atoi(argv[2])) : 0;
-  const size_t end = argc > 3 ? std::min(chosen.size(), first + static_cast<size_t>(std::atoi(argv[3])))
-                              : chosen.size();
+  const size_t end =
+      argc > 3 ? std::min(chosen.size(), first + static_cast<size_t>(std::atoi(argv[3]))) : chosen.size();
   MPI_Comm base = MPI_COMM_WORLD;
   MPI_Comm_set_errhandler(base, MPI_ERRORS_RETURN);
   int wrong = 0, rank = 0;

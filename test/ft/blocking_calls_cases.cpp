@@ -19,8 +19,8 @@ const bool on_gpu = [] {
 using Kind = Buffer::Kind;
 
 std::unique_ptr<Buffer> make_buffer() {
-  auto made = std::make_unique<Buffer>(on_gpu ? Kind::device : Kind::host, Scene::kBytes,
-                                       on_gpu ? own_device() : 0);
+  auto made =
+      std::make_unique<Buffer>(on_gpu ? Kind::device : Kind::host, Scene::kBytes, on_gpu ? own_device() : 0);
   made->write(std::vector<char>(Scene::kBytes));
   return made;
 }
@@ -75,8 +75,8 @@ int put_flush(Scene& s) {
 }
 template <int bytes>
 int get_flush(Scene& s) {
-  return flushed(
-      s, [&] { return MPI_Get(s.receive, bytes, MPI_BYTE, s.last, s.disp, bytes, MPI_BYTE, s.win); });
+  return flushed(s,
+                 [&] { return MPI_Get(s.receive, bytes, MPI_BYTE, s.last, s.disp, bytes, MPI_BYTE, s.win); });
 }
 template <int count>
 int accumulate_flush(Scene& s) {
@@ -141,126 +141,129 @@ void post(Scene& s, bool last) {
   MPI_Group_free(&group);
 }
 
-#define CALL(text, ...) \
-  { text, Flavor::comm, [](Scene & s) -> int { __VA_ARGS__ } }
-#define START(text, ...)                                                            \
-  CALL(text, MPI_Request r = MPI_REQUEST_NULL; int e = (__VA_ARGS__);                 \
+#define CALL(text, ...)                                     \
+  {                                                         \
+    text, Flavor::comm, [](Scene& s) -> int { __VA_ARGS__ } \
+  }
+#define START(text, ...)                                              \
+  CALL(text, MPI_Request r = MPI_REQUEST_NULL; int e = (__VA_ARGS__); \
        if (e == MPI_SUCCESS && r != MPI_REQUEST_NULL) e = MPI_Start(&r); return finish(e, r);)
 #define NONBLOCKING(text, ...) CALL(text, MPI_Request r = MPI_REQUEST_NULL; return finish((__VA_ARGS__), r);)
 
 std::vector<Case> messages() {
   return {
-      CALL("MPI_Recv", return MPI_Recv(s.receive, 4, MPI_BYTE, s.last, 1, s.comm, MPI_STATUS_IGNORE);),
-      CALL("MPI_Recv from any source",
-           return MPI_Recv(s.receive, 4, MPI_BYTE, MPI_ANY_SOURCE, 1, s.comm, MPI_STATUS_IGNORE);),
-      CALL("MPI_Ssend", return MPI_Ssend(s.send, 4, MPI_BYTE, s.last, 1, s.comm);),
-      CALL("MPI_Send", return MPI_Send(s.send, Scene::kBytes, MPI_BYTE, s.last, 1, s.comm);),
-      CALL("MPI_Send of nothing", return MPI_Send(nullptr, 0, MPI_BYTE, s.last, 1, s.comm);),
-      CALL("MPI_Sendrecv", return MPI_Sendrecv(s.send, 4, MPI_BYTE, s.last, 1, s.receive, 4, MPI_BYTE, s.last,
-                                               1, s.comm, MPI_STATUS_IGNORE);),
-      CALL("MPI_Sendrecv_replace",
-           return MPI_Sendrecv_replace(s.send, 4, MPI_BYTE, s.last, 1, s.last, 1, s.comm, MPI_STATUS_IGNORE);),
-      CALL("MPI_Probe", return MPI_Probe(s.last, 1, s.comm, MPI_STATUS_IGNORE);),
-      CALL("MPI_Mprobe", MPI_Message m; return MPI_Mprobe(s.last, 1, s.comm, &m, MPI_STATUS_IGNORE);),
-      CALL("MPI_Iprobe", int f; return MPI_Iprobe(s.last, 1, s.comm, &f, MPI_STATUS_IGNORE);),
-      CALL("MPI_Improbe", int f; MPI_Message m;
-           return MPI_Improbe(s.last, 1, s.comm, &f, &m, MPI_STATUS_IGNORE);),
-      CALL("MPI_Wait", MPI_Request r = receive_of(s); return MPI_Wait(&r, MPI_STATUS_IGNORE);),
-      CALL("MPI_Waitall", MPI_Request r[2] = {receive_of(s), receive_of(s)}; MPI_Status st[2];
-           const int e = MPI_Waitall(2, r, st); return of_status(e, st[0]);),
-      CALL("MPI_Waitany", MPI_Request r[2] = {receive_of(s), receive_of(s)}; int i;
-           return MPI_Waitany(2, r, &i, MPI_STATUS_IGNORE);),
-      CALL("MPI_Waitsome", MPI_Request r[2] = {receive_of(s), receive_of(s)}; int n; int i[2];
-           MPI_Status st[2]; const int e = MPI_Waitsome(2, r, &n, i, st); return of_status(e, st[0]);),
-      CALL("MPI_Test", return test_loop(
-                           s, [](MPI_Request& r, int& f) { return MPI_Test(&r, &f, MPI_STATUS_IGNORE); });),
-      CALL("MPI_Testany", return test_loop(s,
-                                           [](MPI_Request& r, int& f) {
-                                             int i;
-                                             return MPI_Testany(1, &r, &i, &f, MPI_STATUS_IGNORE);
-                                           });),
-      CALL("MPI_Testall", return test_loop(s,
-                                           [](MPI_Request& r, int& f) {
-                                             MPI_Status st;
-                                             const int e = MPI_Testall(1, &r, &f, &st);
-                                             return of_status(e, st);
-                                           });),
-      CALL("MPI_Testsome", return test_loop(s,
-                                            [](MPI_Request& r, int& f) {
-                                              MPI_Status st;
-                                              int i;
-                                              const int e = MPI_Testsome(1, &r, &f, &i, &st);
-                                              return of_status(e, st);
-                                            });),
-      START("persistent receive", MPI_Recv_init(s.receive, 4, MPI_BYTE, s.last, 1, s.comm, &r)),
-      START("persistent synchronous send", MPI_Ssend_init(s.send, 4, MPI_BYTE, s.last, 1, s.comm, &r)),
-      START("partitioned receive",
-            MPI_Precv_init(s.receive, 2, 8, MPI_BYTE, s.last, 1, s.comm, MPI_INFO_NULL, &r)),
-      CALL("MPI_Parrived", MPI_Request r; int e = MPI_Precv_init(s.receive, 2, 8, MPI_BYTE, s.last, 1, s.comm,
-                                                                 MPI_INFO_NULL, &r);
-           if (e == MPI_SUCCESS) e = MPI_Start(&r); int f = 0; const double end = MPI_Wtime() + 4;
-           while (e == MPI_SUCCESS && f == 0 && MPI_Wtime() < end) e = MPI_Parrived(r, 0, &f);
-           return e != MPI_SUCCESS ? e : MPI_Wait(&r, MPI_STATUS_IGNORE);),
-      CALL("partitioned send", MPI_Request r;
-           int e = MPI_Psend_init(s.send, 2, 8, MPI_BYTE, s.last, 1, s.comm, MPI_INFO_NULL, &r);
-           if (e == MPI_SUCCESS) e = MPI_Start(&r); if (e == MPI_SUCCESS) e = MPI_Pready_range(0, 1, r);
-           return finish(e, r);)};
+    CALL("MPI_Recv", return MPI_Recv(s.receive, 4, MPI_BYTE, s.last, 1, s.comm, MPI_STATUS_IGNORE);),
+        CALL("MPI_Recv from any source",
+             return MPI_Recv(s.receive, 4, MPI_BYTE, MPI_ANY_SOURCE, 1, s.comm, MPI_STATUS_IGNORE);),
+        CALL("MPI_Ssend", return MPI_Ssend(s.send, 4, MPI_BYTE, s.last, 1, s.comm);),
+        CALL("MPI_Send", return MPI_Send(s.send, Scene::kBytes, MPI_BYTE, s.last, 1, s.comm);),
+        CALL("MPI_Send of nothing", return MPI_Send(nullptr, 0, MPI_BYTE, s.last, 1, s.comm);),
+        CALL("MPI_Sendrecv", return MPI_Sendrecv(s.send, 4, MPI_BYTE, s.last, 1, s.receive, 4, MPI_BYTE,
+                                                 s.last, 1, s.comm, MPI_STATUS_IGNORE);),
+        CALL("MPI_Sendrecv_replace", return MPI_Sendrecv_replace(s.send, 4, MPI_BYTE, s.last, 1, s.last, 1,
+                                                                 s.comm, MPI_STATUS_IGNORE);),
+        CALL("MPI_Probe", return MPI_Probe(s.last, 1, s.comm, MPI_STATUS_IGNORE);),
+        CALL("MPI_Mprobe", MPI_Message m; return MPI_Mprobe(s.last, 1, s.comm, &m, MPI_STATUS_IGNORE);),
+        CALL("MPI_Iprobe", int f; return MPI_Iprobe(s.last, 1, s.comm, &f, MPI_STATUS_IGNORE);),
+        CALL("MPI_Improbe", int f; MPI_Message m;
+             return MPI_Improbe(s.last, 1, s.comm, &f, &m, MPI_STATUS_IGNORE);),
+        CALL("MPI_Wait", MPI_Request r = receive_of(s); return MPI_Wait(&r, MPI_STATUS_IGNORE);),
+        CALL("MPI_Waitall", MPI_Request r[2] = {receive_of(s), receive_of(s)}; MPI_Status st[2];
+             const int e = MPI_Waitall(2, r, st); return of_status(e, st[0]);),
+        CALL("MPI_Waitany", MPI_Request r[2] = {receive_of(s), receive_of(s)}; int i;
+             return MPI_Waitany(2, r, &i, MPI_STATUS_IGNORE);),
+        CALL("MPI_Waitsome", MPI_Request r[2] = {receive_of(s), receive_of(s)}; int n; int i[2];
+             MPI_Status st[2]; const int e = MPI_Waitsome(2, r, &n, i, st); return of_status(e, st[0]);),
+        CALL("MPI_Test", return test_loop(
+                             s, [](MPI_Request& r, int& f) { return MPI_Test(&r, &f, MPI_STATUS_IGNORE); });),
+        CALL("MPI_Testany", return test_loop(s,
+                                             [](MPI_Request& r, int& f) {
+                                               int i;
+                                               return MPI_Testany(1, &r, &i, &f, MPI_STATUS_IGNORE);
+                                             });),
+        CALL("MPI_Testall", return test_loop(s,
+                                             [](MPI_Request& r, int& f) {
+                                               MPI_Status st;
+                                               const int e = MPI_Testall(1, &r, &f, &st);
+                                               return of_status(e, st);
+                                             });),
+        CALL("MPI_Testsome", return test_loop(s,
+                                              [](MPI_Request& r, int& f) {
+                                                MPI_Status st;
+                                                int i;
+                                                const int e = MPI_Testsome(1, &r, &f, &i, &st);
+                                                return of_status(e, st);
+                                              });),
+        START("persistent receive", MPI_Recv_init(s.receive, 4, MPI_BYTE, s.last, 1, s.comm, &r)),
+        START("persistent synchronous send", MPI_Ssend_init(s.send, 4, MPI_BYTE, s.last, 1, s.comm, &r)),
+        START("partitioned receive",
+              MPI_Precv_init(s.receive, 2, 8, MPI_BYTE, s.last, 1, s.comm, MPI_INFO_NULL, &r)),
+        CALL("MPI_Parrived", MPI_Request r;
+             int e = MPI_Precv_init(s.receive, 2, 8, MPI_BYTE, s.last, 1, s.comm, MPI_INFO_NULL, &r);
+             if (e == MPI_SUCCESS) e = MPI_Start(&r); int f = 0; const double end = MPI_Wtime() + 4;
+             while (e == MPI_SUCCESS && f == 0 && MPI_Wtime() < end) e = MPI_Parrived(r, 0, &f);
+             return e != MPI_SUCCESS ? e : MPI_Wait(&r, MPI_STATUS_IGNORE);),
+        CALL("partitioned send", MPI_Request r;
+             int e = MPI_Psend_init(s.send, 2, 8, MPI_BYTE, s.last, 1, s.comm, MPI_INFO_NULL, &r);
+             if (e == MPI_SUCCESS) e = MPI_Start(&r); if (e == MPI_SUCCESS) e = MPI_Pready_range(0, 1, r);
+             return finish(e, r);)
+  };
 }
 
 std::vector<Case> messages_to_self() {
-  return {CALL("nothing to oneself", const int e = MPI_Send(nullptr, 0, MPI_BYTE, 0, 3, s.comm);
-               return e != MPI_SUCCESS ? e
-                                       : MPI_Recv(nullptr, 0, MPI_BYTE, 0, 3, s.comm, MPI_STATUS_IGNORE);),
-          CALL("a message to oneself", return MPI_Sendrecv(s.send, 9, MPI_BYTE, 0, 3, s.receive, 9, MPI_BYTE,
-                                                           0, 3, s.comm, MPI_STATUS_IGNORE);),
-          CALL("a nonblocking message to oneself", MPI_Request r[2];
-               MPI_Irecv(s.receive, 9, MPI_BYTE, 0, 3, s.comm, &r[0]);
-               MPI_Isend(s.send, 9, MPI_BYTE, 0, 3, s.comm, &r[1]); MPI_Status st[2];
-               const int e = MPI_Waitall(2, r, st);
-               return e == MPI_ERR_IN_STATUS && st[0].MPI_ERROR == MPI_SUCCESS ? st[1].MPI_ERROR
-                                                                               : of_status(e, st[0]);)};
+  return {
+    CALL("nothing to oneself", const int e = MPI_Send(nullptr, 0, MPI_BYTE, 0, 3, s.comm);
+         return e != MPI_SUCCESS ? e : MPI_Recv(nullptr, 0, MPI_BYTE, 0, 3, s.comm, MPI_STATUS_IGNORE);),
+        CALL("a message to oneself", return MPI_Sendrecv(s.send, 9, MPI_BYTE, 0, 3, s.receive, 9, MPI_BYTE, 0,
+                                                         3, s.comm, MPI_STATUS_IGNORE);),
+        CALL("a nonblocking message to oneself", MPI_Request r[2];
+             MPI_Irecv(s.receive, 9, MPI_BYTE, 0, 3, s.comm, &r[0]);
+             MPI_Isend(s.send, 9, MPI_BYTE, 0, 3, s.comm, &r[1]); MPI_Status st[2];
+             const int e = MPI_Waitall(2, r, st);
+             return e == MPI_ERR_IN_STATUS && st[0].MPI_ERROR == MPI_SUCCESS ? st[1].MPI_ERROR
+                                                                             : of_status(e, st[0]);)
+  };
 }
 
 std::vector<Case> collectives() {
   return {
-      CALL("MPI_Barrier", return MPI_Barrier(s.comm);),
-      CALL("MPI_Bcast", return MPI_Bcast(s.receive, 999, MPI_BYTE, s.last, s.comm);),
-      CALL("MPI_Bcast of nothing", return MPI_Bcast(s.receive, 0, MPI_BYTE, s.last, s.comm);),
-      CALL("MPI_Gather", return MPI_Gather(s.send, 99, MPI_BYTE, s.receive, 99, MPI_BYTE, 0, s.comm);),
-      CALL("MPI_Scatter",
-           return MPI_Scatter(s.send, 99, MPI_BYTE, s.receive, 99, MPI_BYTE, s.last, s.comm);),
-      CALL("MPI_Allgather", return MPI_Allgather(s.send, 99, MPI_BYTE, s.receive, 99, MPI_BYTE, s.comm);),
-      CALL("MPI_Alltoall", return MPI_Alltoall(s.send, 99, MPI_BYTE, s.receive, 99, MPI_BYTE, s.comm);),
-      CALL("MPI_Allreduce", return MPI_Allreduce(s.send, s.receive, 5, MPI_INT, MPI_SUM, s.comm);),
-      CALL("MPI_Allreduce of much",
-           return MPI_Allreduce(s.send, s.receive, 200000, MPI_INT, MPI_SUM, s.comm);),
-      CALL("MPI_Reduce", return MPI_Reduce(s.send, s.receive, 5, MPI_INT, MPI_SUM, 0, s.comm);),
-      CALL("MPI_Reduce_scatter_block",
-           return MPI_Reduce_scatter_block(s.send, s.receive, 5, MPI_INT, MPI_SUM, s.comm);),
-      CALL("MPI_Scan", return MPI_Scan(s.send, s.receive, 5, MPI_INT, MPI_SUM, s.comm);),
-      NONBLOCKING("MPI_Ibarrier", MPI_Ibarrier(s.comm, &r)),
-      NONBLOCKING("MPI_Iallreduce", MPI_Iallreduce(s.send, s.receive, 5, MPI_INT, MPI_SUM, s.comm, &r)),
-      NONBLOCKING("MPI_Ialltoall",
-                  MPI_Ialltoall(s.send, 9999, MPI_BYTE, s.receive, 9999, MPI_BYTE, s.comm, &r)),
-      START("MPI_Barrier_init", MPI_Barrier_init(s.comm, MPI_INFO_NULL, &r)),
-      START("MPI_Bcast_init", MPI_Bcast_init(s.receive, 99, MPI_BYTE, s.last, s.comm, MPI_INFO_NULL, &r)),
-      CALL("MPI_Comm_dup", MPI_Comm c; return MPI_Comm_dup(s.comm, &c);),
-      CALL("MPI_Comm_idup", MPI_Comm c; MPI_Request r;
-           return finish(MPI_Comm_idup(s.comm, &c, &r), r);),
-      CALL("MPI_Comm_split", MPI_Comm c; return MPI_Comm_split(s.comm, 0, 0, &c);),
-      CALL("MPI_Comm_split_type", MPI_Comm c; return MPI_Comm_split_type(s.comm, MPI_COMM_TYPE_SHARED, 0,
-                                                                         MPI_INFO_NULL, &c);),
-      CALL("MPI_Cart_create", MPI_Comm c; const int periods = 0;
-           return MPI_Cart_create(s.comm, 1, &s.size, &periods, 0, &c);),
-      CALL("MPI_Win_allocate", MPI_Win w; void* m;
-           return MPI_Win_allocate(64, 1, MPI_INFO_NULL, s.comm, &m, &w);),
-      CALL("MPI_Win_create_dynamic", MPI_Win w; return MPI_Win_create_dynamic(MPI_INFO_NULL, s.comm, &w);),
-      CALL("MPI_File_open", MPI_File f;
-           return MPI_File_open(s.comm, file_name().c_str(), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
-                                &f);),
-      CALL("MPI_Comm_accept", static char port[MPI_MAX_PORT_NAME]; MPI_Comm c;
-           if (port[0] == 0) MPI_Open_port(MPI_INFO_NULL, port);
-           return MPI_Comm_accept(port, MPI_INFO_NULL, 0, s.comm, &c);)};
+    CALL("MPI_Barrier", return MPI_Barrier(s.comm);),
+        CALL("MPI_Bcast", return MPI_Bcast(s.receive, 999, MPI_BYTE, s.last, s.comm);),
+        CALL("MPI_Bcast of nothing", return MPI_Bcast(s.receive, 0, MPI_BYTE, s.last, s.comm);),
+        CALL("MPI_Gather", return MPI_Gather(s.send, 99, MPI_BYTE, s.receive, 99, MPI_BYTE, 0, s.comm);),
+        CALL("MPI_Scatter",
+             return MPI_Scatter(s.send, 99, MPI_BYTE, s.receive, 99, MPI_BYTE, s.last, s.comm);),
+        CALL("MPI_Allgather", return MPI_Allgather(s.send, 99, MPI_BYTE, s.receive, 99, MPI_BYTE, s.comm);),
+        CALL("MPI_Alltoall", return MPI_Alltoall(s.send, 99, MPI_BYTE, s.receive, 99, MPI_BYTE, s.comm);),
+        CALL("MPI_Allreduce", return MPI_Allreduce(s.send, s.receive, 5, MPI_INT, MPI_SUM, s.comm);),
+        CALL("MPI_Allreduce of much",
+             return MPI_Allreduce(s.send, s.receive, 200000, MPI_INT, MPI_SUM, s.comm);),
+        CALL("MPI_Reduce", return MPI_Reduce(s.send, s.receive, 5, MPI_INT, MPI_SUM, 0, s.comm);),
+        CALL("MPI_Reduce_scatter_block",
+             return MPI_Reduce_scatter_block(s.send, s.receive, 5, MPI_INT, MPI_SUM, s.comm);),
+        CALL("MPI_Scan", return MPI_Scan(s.send, s.receive, 5, MPI_INT, MPI_SUM, s.comm);),
+        NONBLOCKING("MPI_Ibarrier", MPI_Ibarrier(s.comm, &r)),
+        NONBLOCKING("MPI_Iallreduce", MPI_Iallreduce(s.send, s.receive, 5, MPI_INT, MPI_SUM, s.comm, &r)),
+        NONBLOCKING("MPI_Ialltoall",
+                    MPI_Ialltoall(s.send, 9999, MPI_BYTE, s.receive, 9999, MPI_BYTE, s.comm, &r)),
+        START("MPI_Barrier_init", MPI_Barrier_init(s.comm, MPI_INFO_NULL, &r)),
+        START("MPI_Bcast_init", MPI_Bcast_init(s.receive, 99, MPI_BYTE, s.last, s.comm, MPI_INFO_NULL, &r)),
+        CALL("MPI_Comm_dup", MPI_Comm c; return MPI_Comm_dup(s.comm, &c);),
+        CALL("MPI_Comm_idup", MPI_Comm c; MPI_Request r; return finish(MPI_Comm_idup(s.comm, &c, &r), r);),
+        CALL("MPI_Comm_split", MPI_Comm c; return MPI_Comm_split(s.comm, 0, 0, &c);),
+        CALL("MPI_Comm_split_type", MPI_Comm c;
+             return MPI_Comm_split_type(s.comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &c);),
+        CALL("MPI_Cart_create", MPI_Comm c; const int periods = 0;
+             return MPI_Cart_create(s.comm, 1, &s.size, &periods, 0, &c);),
+        CALL("MPI_Win_allocate", MPI_Win w; void* m;
+             return MPI_Win_allocate(64, 1, MPI_INFO_NULL, s.comm, &m, &w);),
+        CALL("MPI_Win_create_dynamic", MPI_Win w; return MPI_Win_create_dynamic(MPI_INFO_NULL, s.comm, &w);),
+        CALL("MPI_File_open", MPI_File f; return MPI_File_open(
+                 s.comm, file_name().c_str(), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &f);),
+        CALL("MPI_Comm_accept", static char port[MPI_MAX_PORT_NAME]; MPI_Comm c;
+             if (port[0] == 0) MPI_Open_port(MPI_INFO_NULL, port);
+             return MPI_Comm_accept(port, MPI_INFO_NULL, 0, s.comm, &c);)
+  };
 }
 
 void add_windows(std::vector<Case>& all, Flavor flavor) {
@@ -274,8 +277,8 @@ void add_windows(std::vector<Case>& all, Flavor flavor) {
               return MPI_Win_test(s.win, &flag);
             },
             post},
-           {"MPI_Win_lock", flavor,
-            [](Scene& s) { return MPI_Win_lock(MPI_LOCK_SHARED, s.last, 0, s.win); }, lock_last},
+           {"MPI_Win_lock", flavor, [](Scene& s) { return MPI_Win_lock(MPI_LOCK_SHARED, s.last, 0, s.win); },
+            lock_last},
            {"MPI_Win_lock_all", flavor, [](Scene& s) { return MPI_Win_lock_all(0, s.win); }, lock_last},
            {"MPI_Win_unlock", flavor, put_unlock},
            {"MPI_Win_sync", flavor, [](Scene& s) { return MPI_Win_sync(s.win); }, lock_all},
@@ -298,8 +301,10 @@ void add_windows(std::vector<Case>& all, Flavor flavor) {
     all.push_back(one);
 }
 
-#define ON_FILE(text, ...) \
-  { text, Flavor::file, [](Scene & s) -> int { return (__VA_ARGS__); } }
+#define ON_FILE(text, ...)                                            \
+  {                                                                   \
+    text, Flavor::file, [](Scene& s) -> int { return (__VA_ARGS__); } \
+  }
 
 std::vector<Case> files() {
   return {ON_FILE("MPI_File_write_at_all",
@@ -316,10 +321,10 @@ std::vector<Case> files() {
 }
 
 std::vector<Case> independent_file_accesses() {
-  return {ON_FILE("MPI_File_write_shared",
-                  MPI_File_write_shared(s.file, s.send, 1, MPI_BYTE, MPI_STATUS_IGNORE)),
-          ON_FILE("MPI_File_write_at", MPI_File_write_at(s.file, 0, s.send, 9, MPI_BYTE, MPI_STATUS_IGNORE)),
-          ON_FILE("MPI_File_read_at", MPI_File_read_at(s.file, 0, s.receive, 9, MPI_BYTE, MPI_STATUS_IGNORE))};
+  return {
+      ON_FILE("MPI_File_write_shared", MPI_File_write_shared(s.file, s.send, 1, MPI_BYTE, MPI_STATUS_IGNORE)),
+      ON_FILE("MPI_File_write_at", MPI_File_write_at(s.file, 0, s.send, 9, MPI_BYTE, MPI_STATUS_IGNORE)),
+      ON_FILE("MPI_File_read_at", MPI_File_read_at(s.file, 0, s.receive, 9, MPI_BYTE, MPI_STATUS_IGNORE))};
 }
 
 /// Marks cases that have nothing to do with the last rank: its death does not concern them.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Nobody writes into the memory of a process whose MPI_Win_free has returned, also not a process that is still
-// in its access epoch: rank 1 frees the window while rank 0 puts, after a revocation, or after the death of the
-// last rank (usage: freed_window revoke|kill). A window with open epochs can be freed after a death.
+// Nobody writes into the memory of a process whose MPI_Win_free has returned, also not a process that is
+// still in its access epoch: rank 1 frees the window while rank 0 puts, after a revocation, or after the
+// death of the last rank (usage: freed_window revoke|kill). A window with open epochs can be freed after a
+// death.
 #include <mpi-ext.h>
 #include <mpi.h>
 #include <signal.h>

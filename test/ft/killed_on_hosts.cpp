@@ -23,8 +23,7 @@ void die(int) { kill(getpid(), SIGKILL); }
 int allgather(MPI_Comm comm) {
   const std::vector<char> mine(kLarge, static_cast<char>(rank));
   std::vector<char> all(kLarge * static_cast<size_t>(size));
-  const int code =
-      MPI_Allgather(mine.data(), kLarge, MPI_BYTE, all.data(), kLarge, MPI_BYTE, comm);
+  const int code = MPI_Allgather(mine.data(), kLarge, MPI_BYTE, all.data(), kLarge, MPI_BYTE, comm);
   for (int i = 0; i < size && code == MPI_SUCCESS; ++i)
     if (all[kLarge * static_cast<size_t>(i + 1) - 1] != static_cast<char>(i)) std::printf("BAD data\n");
   return code;

@@ -30,8 +30,7 @@ bool Cause::known(core::Communicator& comm, Status& outcome) {
 
 Status with_cause(core::Communicator& comm, Status outcome) {
   Cause cause;
-  core::wait_until(
-      comm.instance, [&] { return cause.known(comm, outcome); }, {nullptr, nullptr, &comm});
+  core::wait_until(comm.instance, [&] { return cause.known(comm, outcome); }, {nullptr, nullptr, &comm});
   return outcome;
 }
 

@@ -423,7 +423,7 @@ void Ofi::mark_lost(Connection& of, Error why) {
   if (of.state == Connection::State::lost) return;
   of.state = Connection::State::lost;
   outstanding_to_lost_ += of.outstanding;
-  // What the peer wrote last may still be on its way: its libfabric rejects writes without a registration.
+  // Its last writes may still be on their way: libfabric rejects them if there is no registration.
   writable_registrations_.keep_none();
   for (MessageBuffer* message : std::exchange(of.unsent, {})) sends_.release(message);
   abort_gets(of, why);

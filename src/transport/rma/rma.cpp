@@ -97,9 +97,8 @@ void Rma::deregister(Id region) {
 
 bool Rma::receiving(Id region) const {
   const Registration* const found = registrations_.find(region);
-  return found != nullptr && std::any_of(found->networks.begin(), found->networks.end(), [](const auto& made) {
-           return made.first->receiving(made.second);
-         });
+  return found != nullptr && std::any_of(found->networks.begin(), found->networks.end(),
+                                         [](const auto& made) { return made.first->receiving(made.second); });
 }
 
 Result<Key> Rma::key(Id region, Peer peer) {

@@ -132,7 +132,8 @@ class Rma {
   /// Returns true once all earlier operations are complete at the target, and the first error among them.
   [[nodiscard]] Result<bool> flush(Target& target);
 
-  /// Ends the operations on the target that wait for messages; the owner of its memory may still execute them.
+  /// Ends the operations on the target that wait for messages; the owner of its memory may still execute
+  /// them.
   void abandon(const Target& target, const Error& why);
   /// Whether a network receives data of a put into the memory.
   [[nodiscard]] bool receiving(Id region) const;
