@@ -13,7 +13,7 @@ namespace {
 
 config::Size interval{
     "net.ofi_keepalive_ms",
-    1000,
+    500,
     0,
     600000,
     "Interval between heartbeats to peers in milliseconds; 0 disables failure detection.",
