@@ -210,9 +210,9 @@ std::vector<Setting*> all() {
 }
 
 const std::vector<std::string>& launcher_variables() {
-  static const std::vector<std::string> names = {"WEFT_JOB_ID",     "WEFT_JOB_PARENT", "WEFT_PREFIX",
-                                                 "WEFT_CC",         "WEFT_CXX",        "WEFT_FC",
-                                                 "WEFT_LOCAL_RANK", "WEFT_LOCAL_SIZE"};
+  static const std::vector<std::string> names = {"WEFT_JOB_ID", "WEFT_JOB_PARENT", "WEFT_JOB_SOCKET",
+                                                 "WEFT_PREFIX", "WEFT_CC",         "WEFT_CXX",
+                                                 "WEFT_FC",     "WEFT_LOCAL_RANK", "WEFT_LOCAL_SIZE"};
   return names;
 }
 

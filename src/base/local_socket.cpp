@@ -40,11 +40,36 @@ AbstractName::AbstractName(std::string_view name) {
   size_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 
-bool same_user(int connection) {
+std::optional<ucred> peer(int connection) {
   ucred credentials{};
   socklen_t size = sizeof credentials;
-  return ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 &&
-         credentials.uid == ::geteuid();
+  if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return std::nullopt;
+  return credentials;
+}
+
+bool same_user(int connection) {
+  const auto credentials = peer(connection);
+  return credentials && credentials->uid == ::geteuid();
+}
+
+ssize_t receive_from(int socket, std::span<char> buffer, pid_t& sender) {
+  iovec data{buffer.data(), buffer.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];  // without space for descriptors
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t got =
+      retry_on_eintr([&] { return ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC); });
+  sender = 0;
+  const cmsghdr* const header = got >= 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_CREDENTIALS)
+    return got;
+  ucred credentials{};
+  std::memcpy(&credentials, CMSG_DATA(header), sizeof credentials);
+  sender = credentials.pid;
+  return got;
 }
 
 bool send(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors) {

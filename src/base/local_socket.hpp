@@ -41,6 +41,14 @@ auto retry_on_eintr(Call&& call) {
 /// Returns true if the peer of a connection runs as this user.
 [[nodiscard]] bool same_user(int connection);
 
+/// Returns the user that a connection's peer runs as, its process; nothing: see errno. The process is 0 if
+/// this process cannot see it (pid_namespaces(7)).
+[[nodiscard]] std::optional<ucred> peer(int connection);
+
+/// Receives bytes without waiting, and the process that has sent them if the socket has SO_PASSCRED, else 0.
+/// Returns the number of bytes, or -1 with errno. Descriptors that the peer sends are closed.
+[[nodiscard]] ssize_t receive_from(int socket, std::span<char> buffer, pid_t& sender);
+
 /// Sends one message with file descriptors over a connected socket. False: see errno.
 bool send(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors);
 

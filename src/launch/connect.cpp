@@ -9,6 +9,7 @@
 #include "launch/fake_hosts.hpp"
 #include "launch/launch.hpp"
 #include "launch/pmi/client.hpp"
+#include "launch/pmi/connection.hpp"
 #include "launch/pmix/client.hpp"
 #include "launch/singleton/singleton.hpp"
 
@@ -23,6 +24,15 @@ config::Choice continue_on_failure{
     "Whether the launcher lets a job go on after one of its processes has failed (mpiexec "
     "--continue-on-failure sets it; with other launchers set it yourself). off: operations that wait for the "
     "failed process return errors only after 2 s, in which the launcher usually ends the job."};
+
+config::Choice singleton_processes{
+    "launch.singleton",
+    0,
+    {"off", "second", "on"},
+    "Which of the processes that a launcher has started, or that its processes have started, run alone, as "
+    "rank 0 of 1. off: none. second: a process whose rank another process has at that time. on: all.",
+    "a script runs several MPI programs at once below one rank (second), or a program alone inside of a job "
+    "(on)"};
 
 /// In secure execution: the environment must not choose the descriptor, the socket or the PMIx plug-ins that
 /// a program with more privileges uses. Running alone would be a wrong job, so it is an error.
@@ -40,9 +50,16 @@ Result<std::unique_ptr<Exchange>> find_launcher() {
     WEFT_TRY(refuse_untrusted_job(lookup));
     return singleton::create();
   }
-  if (pmi::is_available(lookup)) return pmi::connect(lookup);
+  if (singleton_processes.is("on")) return singleton::create();
+  if (pmi::is_available(lookup)) {
+    auto exchange = pmi::connect(lookup);
+    if (exchange || exchange.error().code() != Errc::again) return exchange;
+    if (singleton_processes.is("second")) return singleton::create();
+    return Error(Errc::other, exchange.error().message());
+  }
   if (pmix::is_available(lookup)) return pmix::connect(lookup);
   WEFT_TRY(check_launcher_reachable(lookup));
+  WEFT_TRY(pmi::check_variables_kept(lookup));
   return singleton::create();
 }
 

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "launch/environment.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <span>
+
+#include "launch/slurm_step.hpp"
 
 namespace weft::launch {
 
 namespace {
 
 constexpr std::string_view kJobPrefixes[] = {"PMI_", "PMI2_", "PMIX_", "HYDI_"};
-// Of Slurm's variables Weft reads only SLURM_STEP_NUM_TASKS; the others remain for srun and user scripts.
-constexpr std::string_view kJobVariables[] = {"WEFT_JOB_ID", "WEFT_JOB_PARENT",
+// Of Slurm's variables this one alone says that there are several processes; the others remain for srun and
+// user scripts.
+constexpr std::string_view kJobVariables[] = {"WEFT_JOB_ID", "WEFT_JOB_PARENT", "WEFT_JOB_SOCKET",
                                               "WEFT_LAUNCH_CONTINUE_ON_FAILURE", "SLURM_STEP_NUM_TASKS"};
 // Read by user code, also after MPI_Init, to choose a GPU.
 constexpr std::string_view kRankPrefixes[] = {"OMPI_COMM_WORLD_"};
@@ -26,8 +31,8 @@ bool is_one_of(std::string_view text, std::span<const std::string_view> names) {
 }
 
 constexpr const char* kRemedy =
-    "Start the program with mpiexec, srun --mpi=pmix or prterun, or, to run one process alone, unset the "
-    "variable.";
+    "Start the program with mpiexec, srun --mpi=pmix or prterun; WEFT_LAUNCH_SINGLETON=on runs one process "
+    "alone.";
 
 Error unreachable_launcher(const std::string& variable, const char* value, const char* why) {
   return Error(Errc::other, variable + "=" + value +
@@ -60,7 +65,8 @@ Status check_launcher_reachable(const Lookup& lookup) {
                  std::string("PMIX_RANK=") + value +
                      " is set, but PMIX_NAMESPACE is not: was it changed after the launcher set it? " +
                      kRemedy);
-  if (const char* value = more_than_one("SLURM_STEP_NUM_TASKS"))
+  if (const char* value = more_than_one("SLURM_STEP_NUM_TASKS");
+      value != nullptr && !in_slurm_shell(lookup, ::getpid()))
     return unreachable_launcher(
         "SLURM_STEP_NUM_TASKS", value,
         "srun started this step without a PMI: srun --mpi=pmix or srun --mpi=pmi2 does; "

@@ -53,7 +53,7 @@ struct SpawnRequest {
 };
 /// The launcher's answer.
 struct Spawned {
-  std::vector<bool> started;  ///< by process of the new job, in rank order
+  std::vector<bool> started;  ///< by process of the new job, in rank order; empty: none is
   std::string problem;        ///< why a process was not started; empty: all are
   std::vector<int> pids;      ///< of the started processes, in rank order; empty: unknown
 };

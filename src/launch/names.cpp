@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "launch/names.hpp"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@ namespace weft::launch {
 namespace {
 
 constexpr timeval kAnswerTimeout{10, 0};  // an mpiexec that is stopped does not answer
+constexpr int kRetryMs = 10;
 
 struct Socket {
   explicit Socket(int descriptor) : fd(descriptor) {}
@@ -31,25 +33,11 @@ Error not_answered(std::string_view name, int error) {
                                   std::strerror(error) + "): is it stopped?");
 }
 
-}  // namespace
-
-std::string name_socket(std::string_view name) {
-  return "weft-name-" + std::to_string(::geteuid()) + "-" + JobId::of(name).text();
-}
-
-Result<std::string> lookup_on_host(std::string_view name) {
-  const Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (socket.fd < 0)
-    return Error(Errc::service, std::string("cannot open a socket (") + std::strerror(errno) + ")");
+/// Receives the value of a name; closes the connection.
+Result<std::string> ask(int connection, std::string_view name) {
+  const Socket socket(connection);
+  ::fcntl(socket.fd, F_SETFL, 0);  // wait
   ::setsockopt(socket.fd, SOL_SOCKET, SO_RCVTIMEO, &kAnswerTimeout, sizeof kAnswerTimeout);
-  ::setsockopt(socket.fd, SOL_SOCKET, SO_SNDTIMEO, &kAnswerTimeout, sizeof kAnswerTimeout);
-  const local_socket::AbstractName address(name_socket(name));
-  const int connected =
-      local_socket::retry_on_eintr([&] { return ::connect(socket.fd, address.address(), address.size()); });
-  if (connected != 0 && errno != ECONNREFUSED) return not_answered(name, errno);
-  if (connected != 0 || !local_socket::same_user(socket.fd))
-    return Error(Errc::name,
-                 "no job of this user on this host publishes the name '" + std::string(name) + "'");
   std::string port;
   char bytes[2048];
   for (;;) {
@@ -61,6 +49,44 @@ Result<std::string> lookup_on_host(std::string_view name) {
   }
   if (port.empty()) return Error(Errc::name, "the name '" + std::string(name) + "' is no longer published");
   return port;
+}
+
+}  // namespace
+
+std::string name_socket(std::string_view name, int number) {
+  return "weft-name-" + std::to_string(::geteuid()) + "-" + JobId::of(name).text() + "-" +
+         std::to_string(number);
+}
+
+Result<NameSocket> connect_name(std::string_view name, int number) {
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return Error(Errc::service, std::string("cannot open a socket (") + std::strerror(errno) + ")");
+  const local_socket::AbstractName address(name_socket(name, number));
+  const int connected =
+      local_socket::retry_on_eintr([&] { return ::connect(fd, address.address(), address.size()); });
+  const int error = errno;
+  const auto peer = connected == 0 ? local_socket::peer(fd) : std::nullopt;
+  if (peer && peer->uid == ::geteuid()) return NameSocket{NameSocket::of_this_user, 0, fd};
+  ::close(fd);
+  if (peer) return NameSocket{NameSocket::of_other_user, peer->uid, -1};
+  return NameSocket{error == EAGAIN ? NameSocket::busy : NameSocket::unused, 0, -1};
+}
+
+Result<std::string> lookup_on_host(std::string_view name) {
+  for (int waited_ms = 0;; waited_ms += kRetryMs) {
+    bool busy = false;
+    for (int number = 0; number < kNameSockets; ++number) {
+      auto found = connect_name(name, number);
+      if (!found) return std::move(found).error();
+      if (found->state == NameSocket::of_this_user) return ask(found->connection, name);
+      busy = busy || found->state == NameSocket::busy;
+    }
+    if (!busy)
+      return Error(Errc::name,
+                   "no job of this user on this host publishes the name '" + std::string(name) + "'");
+    if (waited_ms >= kAnswerTimeout.tv_sec * 1000) return not_answered(name, EAGAIN);
+    ::usleep(kRetryMs * 1000);
+  }
 }
 
 }  // namespace weft::launch

@@ -40,9 +40,10 @@ int universe_size(int processes) {
 
 }  // namespace
 
-Job::Job(First first, SupervisorHandle supervisor, TerminalInput& input, Output& output,
-         const SpawnDefaults& defaults)
+Job::Job(First first, SupervisorHandle supervisor, PmiListener& pmi_listener, TerminalInput& input,
+         Output& output, const SpawnDefaults& defaults)
     : supervisor_(supervisor),
+      pmi_listener_(pmi_listener),
       input_(input),
       output_(output),
       defaults_(defaults),
@@ -67,7 +68,8 @@ Status Job::open() {
   signal_fd_ = ::signalfd(-1, &blocked, SFD_NONBLOCK | SFD_CLOEXEC);
   if (signal_fd_ < 0) return system_call_error("open a descriptor for signals", errno);
   bool watched = watch(supervisor_.control, control, EPOLLIN) && watch(signal_fd_, signals, EPOLLIN) &&
-                 watch(output_.done_fd(), Job::output, EPOLLIN);
+                 watch(output_.done_fd(), Job::output, EPOLLIN) &&
+                 watch(pmi_listener_.descriptor(), join_requests, EPOLLIN);
   const std::vector<Channels>& channels = first_world().channels;
   for (size_t i = 0; i < channels.size() && watched; ++i)
     watched = watch(channels[i].pmi, static_cast<int>(i), EPOLLIN);
@@ -80,10 +82,10 @@ Job::~Job() {
     if (fd >= 0) ::close(fd);
 }
 
-bool Job::watch(int fd, int source, unsigned events) {
+bool Job::watch(int fd, int64_t source, unsigned events) {
   epoll_event event{};
   event.events = events;
-  event.data.u64 = static_cast<uint64_t>(static_cast<int64_t>(source));
+  event.data.u64 = static_cast<uint64_t>(source);
   return ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
@@ -93,7 +95,7 @@ int Job::run() {
     epoll_event events[64];
     const int count = ::epoll_wait(epoll_, events, 64, poll_timeout_ms());
     if (count < 0 && errno != EINTR) return shut_down(system_call_error("wait for events", errno));
-    for (int i = 0; i < count; ++i) dispatch(static_cast<int>(static_cast<int64_t>(events[i].data.u64)));
+    for (int i = 0; i < count; ++i) dispatch(static_cast<int64_t>(events[i].data.u64));
     check_deadlines();
   }
   if (!failure_) return output_.lost() ? kLostOutputExitCode : 0;
@@ -110,7 +112,7 @@ int Job::shut_down(const Error& cause) {
   return kEventLoopFailedExitCode;
 }
 
-void Job::dispatch(int source) {
+void Job::dispatch(int64_t source) {
   switch (source) {
     case control:
       return on_supervisor_event();
@@ -130,18 +132,26 @@ void Job::dispatch(int source) {
       return input_.write();
     case name_requests:
       return names_.serve();
+    case join_requests:
+      return join_processes();
     default:
       break;
   }
-  World* const world = world_of(source);
+  const bool joined = source >= kJoined;
+  read_pmi(static_cast<int>(joined ? source - kJoined : source),
+           joined ? PmiServer::joined : PmiServer::inherited);
+}
+
+void Job::read_pmi(int process, PmiServer::Path path) {
+  World* const world = world_of(process);
   if (world == nullptr) return;
-  const bool open = world->server.read(source - world->first);
+  const int rank = process - world->first;
+  const bool open = world->server.read(rank, path);
   watch_names();
-  if (open) return;
-  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, world->channels[static_cast<size_t>(source - world->first)].pmi,
-              nullptr);
+  if (open || path == PmiServer::joined) return;
+  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, world->channels[static_cast<size_t>(rank)].pmi, nullptr);
   // The supervisor does not know the singleton: the end of its connection is its end.
-  if (world->number == 0 && world->plans.empty()) on_exit(source, 0, true);
+  if (world->number == 0 && world->plans.empty()) on_exit(process, 0, true);
 }
 
 World* Job::world_of(int process) {
@@ -207,8 +217,9 @@ void Job::on_supervisor_event() {
 void Job::on_exit(int process, int status, bool independent) {
   World& world = *world_of(process);
   World::Rank& rank = world.rank_of(process);
-  // The socket may still hold PMI commands such as abort, which explain the exit better than the exit code.
-  (void)world.server.read(process - world.first);
+  // The sockets may still hold PMI commands such as abort, which explain the exit better than the exit code.
+  for (const auto path : {PmiServer::inherited, PmiServer::joined})
+    (void)world.server.read(process - world.first, path);
   if (rank.exited) return;
   rank.exited = true;
   --alive_;

@@ -14,6 +14,7 @@
 #include "mpiexec/options.hpp"
 #include "mpiexec/output.hpp"
 #include "mpiexec/plan.hpp"
+#include "mpiexec/pmi_listener.hpp"
 #include "mpiexec/report.hpp"
 #include "mpiexec/spawn_plan.hpp"
 #include "mpiexec/supervisor.hpp"
@@ -31,7 +32,7 @@ class Job final : private WorldListener {
     pid_t singleton = -1;  ///< pid of the singleton
   };
   /// The supervisor is already running; the references must outlive the job.
-  Job(First first, SupervisorHandle supervisor, TerminalInput& input, Output& output,
+  Job(First first, SupervisorHandle supervisor, PmiListener& listener, TerminalInput& input, Output& output,
       const SpawnDefaults& defaults);
   ~Job() override;
   Job(const Job&) = delete;
@@ -45,19 +46,25 @@ class Job final : private WorldListener {
   int shut_down(const Error& cause);
 
  private:
-  /// Source of an epoll event; a value >= 0 is the process whose PMI socket is readable.
-  enum Source : int {
+  /// Source of an epoll event; a value >= 0 is the process whose PMI socket is readable, plus kJoined for the
+  /// socket of a process that has joined.
+  enum Source : int64_t {
     control = -1,
     signals = -2,
     output = -3,
     terminal = -4,
     rank0_input = -5,
-    name_requests = -6
+    name_requests = -6,
+    join_requests = -7
   };
+  static constexpr int64_t kJoined = int64_t{1} << 32;
 
   /// Adds a descriptor to the event loop. Returns false and sets errno on failure.
-  [[nodiscard]] bool watch(int fd, int source, unsigned events);
-  void dispatch(int source);
+  [[nodiscard]] bool watch(int fd, int64_t source, unsigned events);
+  void dispatch(int64_t source);
+  void read_pmi(int process, PmiServer::Path path);
+  /// Lets processes that have lost the descriptor of their rank be the rank.
+  void join_processes();
   void on_supervisor_event();
   /// `independent`: the process was not ended by the supervisor.
   void on_exit(int process, int status, bool independent);
@@ -110,6 +117,7 @@ class Job final : private WorldListener {
   [[nodiscard]] int poll_timeout_ms() const;
 
   SupervisorHandle supervisor_;
+  PmiListener& pmi_listener_;
   TerminalInput& input_;
   Output& output_;
   const SpawnDefaults& defaults_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Job: worlds that running processes spawn, and the names that they publish.
+// Job: worlds that running processes spawn, the names that they publish, and processes that have lost their
+// descriptor.
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -33,8 +34,6 @@ void Job::on_spawn(int process, launch::SpawnRequest request, launch::Values val
   if (started.ok()) return start_processes();
   World& requester = *world_of(process);
   launch::Spawned none;
-  for (const launch::SpawnProgram& program : request.programs)
-    none.started.insert(none.started.end(), static_cast<size_t>(program.processes), false);
   none.problem = started.error().message();
   requester.server.reply_spawn(process - requester.first, none);
 }
@@ -116,8 +115,9 @@ void Job::reply(World& world) {
   launch::Spawned spawned;
   spawned.problem = world.problem;
   for (const World::Rank& rank : world.ranks) {
-    spawned.started.push_back(world.problem.empty());
-    if (world.problem.empty()) spawned.pids.push_back(rank.pid);
+    if (!world.problem.empty()) break;
+    spawned.started.push_back(true);
+    spawned.pids.push_back(rank.pid);
   }
   if (world.problem.empty())
     publish_worlds();
@@ -143,6 +143,16 @@ void Job::publish_worlds() const {
         processes.push_back(
             {world->plans[rank].argv[0], world->ranks[rank].pid, world->number, static_cast<int>(rank)});
   publish_processes(std::move(processes));
+}
+
+void Job::join_processes() {
+  for (const PmiListener::Request& request : pmi_listener_.take()) {
+    World* const world = world_of(request.process);
+    const bool watched =
+        world != nullptr && watch(request.fd, kJoined + static_cast<int64_t>(request.process), EPOLLIN);
+    if (!watched || !world->server.join(request.process - world->first, request.fd, request.pid))
+      ::close(request.fd);
+  }
 }
 
 void Job::watch_names() {

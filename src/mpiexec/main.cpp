@@ -58,13 +58,15 @@ int run_job(Job::First first, TerminalInput& input, const InheritedState& inheri
   // Adopts the supervisor's children if the supervisor is killed.
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
     return print_error(system_call_error("adopt orphaned processes", errno), kStartExitCode);
-  auto supervisor = start_supervisor(first.plans, first.channels, inherited, argv);
+  PmiListener listener;
+  if (const Status opened = listener.open(); !opened.ok()) return print_error(opened.error(), kStartExitCode);
+  auto supervisor = start_supervisor(first.plans, first.channels, listener, inherited, argv);
   if (!supervisor) return print_error(supervisor.error(), kStartExitCode);
   const Options& options = defaults.options;
   Output output(output_sources(first.channels),
                 {label_pattern(options), first.id, options.merge_output, options.output_file,
                  options.error_file, options.copy_output});
-  Job job(std::move(first), *supervisor, input, output, defaults);
+  Job job(std::move(first), *supervisor, listener, input, output, defaults);
   Status ready = output.start();
   if (ready.ok()) ready = job.open();
   return ready.ok() ? job.run() : job.shut_down(ready.error());
@@ -130,9 +132,10 @@ int serve(const std::string& descriptor, char** argv, char** environment) {
   if (pid != 0) return pid < 0 ? kStartExitCode : 0;
   ::setsid();
   Channels channel;
-  channel.pmi = ::fcntl(*fd, F_DUPFD_CLOEXEC, kPmiFd + 1);
+  channel.pmi = ::fcntl(*fd, F_DUPFD_CLOEXEC, kStandardDescriptors);
   // The program's other files must not stay open.
-  for (const auto& [first, last] : {std::pair(kPmiFd, channel.pmi - 1), std::pair(channel.pmi + 1, INT_MAX)})
+  for (const auto& [first, last] :
+       {std::pair(kStandardDescriptors, channel.pmi - 1), std::pair(channel.pmi + 1, INT_MAX)})
     if (first <= last) ::syscall(SYS_close_range, first, last, 0);
   prepare_descriptors();
   const InheritedState inherited = InheritedState::save_and_replace();

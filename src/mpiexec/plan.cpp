@@ -16,6 +16,7 @@
 #include <map>
 
 #include "launch/environment.hpp"
+#include "launch/pmi/address.hpp"
 #include "mpiexec/elf.hpp"
 #include "mpiexec/other_mpi.hpp"
 #include "mpiexec/own_fortran.hpp"
@@ -87,8 +88,8 @@ void set_rank_variables(Variables& variables, int rank, int ranks, const std::st
   for (const char* name :
        {"PMI_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"})
     variables[name] = ranks_text;
-  variables["PMI_FD"] = std::to_string(kPmiFd);
   variables["WEFT_JOB_ID"] = job_id;
+  for (const char* name : {"PMI_FD", launch::pmi::kAddressVariable}) variables.erase(name);  // see spawn()
 }
 
 Error descriptor_error(const char* what) {
@@ -196,6 +197,9 @@ Status open_channel(Channels& channels) {
     return descriptor_error("pipe");
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return descriptor_error("socket");
+  const int one = 1;  // which of a rank's processes sends
+  if (::setsockopt(ends[0], SOL_SOCKET, SO_PASSCRED, &one, sizeof one) != 0)
+    return descriptor_error("socket");
   channels.pmi = ends[0];
   channels.child_pmi = ends[1];
   return {};

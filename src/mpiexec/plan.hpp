@@ -19,14 +19,15 @@ struct RankPlan {
   std::string other_mpi{};               ///< library of another MPI with which the program is linked
 };
 
-/// Descriptors of one rank: mpiexec's ends, and the rank's ends for 0, 1, 2 and kPmiFd. All close on exec.
+/// Descriptors of one rank: mpiexec's ends, and the rank's ends for 0, 1, 2 and its PMI socket. All close on
+/// exec.
 struct Channels {
   int input = -1, output = -1, error = -1, pmi = -1;                          ///< mpiexec's ends
   int child_input = -1, child_output = -1, child_error = -1, child_pmi = -1;  ///< the rank's ends
 };
 
-/// Every rank has its PMI socket at this descriptor.
-inline constexpr int kPmiFd = 3;
+/// Descriptors 0, 1 and 2.
+inline constexpr int kStandardDescriptors = 3;
 
 /// Returns the directory of Weft's library relative to this executable (prefix/bin/mpiexec -> prefix/lib).
 /// Empty if the library is not there, as in a build folder; the dynamic linker's search path then applies.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // PMI server: the launcher's side of PMI-1. Implements the job's key-value space, barrier and name service,
-// and records whether each rank has initialized or finalized PMI.
+// and records whether each rank has initialized or finalized PMI. One process at a time is a rank.
 #pragma once
+#include <sys/types.h>
+
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,6 +20,8 @@ class PmiServer {
  public:
   /// PMI state of a rank.
   enum class Stage { not_initialized, initialized, finalized };
+  /// Connections of a rank: the socket that its processes inherit, and the one of a process that has lost it.
+  enum Path : int { inherited, joined };
 
   /// Receives events that concern the whole job.
   class Listener {
@@ -34,9 +39,16 @@ class PmiServer {
   /// `programs`: number of ranks of each program, in rank order. `values`: that every process reads.
   PmiServer(std::vector<int> fds, std::vector<int> programs, std::string job_id, Listener& listener,
             int universe_size, launch::Values values = {});
+  ~PmiServer();
+  PmiServer(const PmiServer&) = delete;
+  PmiServer& operator=(const PmiServer&) = delete;
 
-  /// Serves the commands received so far, without blocking. Returns false after the rank closed its socket.
-  bool read(int rank);
+  /// Serves the commands received so far, without blocking. Returns false after the rank closed its socket;
+  /// a socket that has joined is closed then.
+  bool read(int rank, Path path = inherited);
+  /// Makes process `pid` (0: unknown) the rank, over `fd`, unless another process is. Returns whether the
+  /// server has taken `fd` over, and has replied.
+  bool join(int rank, int fd, pid_t pid);
   void rank_exited(int rank);
   void reply_spawn(int rank, const launch::Spawned& spawned);
   [[nodiscard]] Stage stage(int rank) const { return ranks_[static_cast<size_t>(rank)].stage; }
@@ -49,21 +61,27 @@ class PmiServer {
     std::map<std::string, std::string> values;
     int waiting = 0;  ///< number of ranks in the barrier
   };
-  struct Rank {
-    int fd;
-    int round = -1;
-    bool waiting = false, exited = false;
-    Stage stage = Stage::not_initialized;
+  struct Connection {
+    int fd = -1;
     launch::pmi::LineBuffer lines{};
     bool in_spawn = false;  // between mcmd=spawn and endcmd
     launch::pmi::SpawnReader spawn{};
   };
+  struct Rank {
+    std::array<Connection, 2> connections{};  // by Path
+    Path active = inherited;                  // of the process that is the rank
+    pid_t process = 0;  // that is the rank, from init or join until finalize; 0: unknown
+    int round = -1;
+    bool waiting = false, exited = false;
+    Stage stage = Stage::not_initialized;
+  };
 
-  void read_line(int rank, const std::string& line);
+  void read_line(int rank, Path path, pid_t sender, const std::string& line);
 
-  void serve(int rank, const Message& request);
+  void serve(int rank, Path path, pid_t sender, const Message& request);
   [[nodiscard]] Message program_of(int rank) const;
-  [[nodiscard]] Message init(int rank);
+  void init(int rank, Path path, pid_t sender);
+  void close_joined(int rank);
   [[nodiscard]] Message put(int rank, const Message& request);
   [[nodiscard]] Message get(int rank, const Message& request);
   [[nodiscard]] Message name_service(const Message& request);
@@ -71,7 +89,8 @@ class PmiServer {
   void enter_barrier(int rank);
   /// Fails the job if a rank exited that has not entered a pending barrier.
   void check_barrier();
-  void reply(int rank, const Message& message);
+  void reply(int rank, const Message& message) { send(rank, at(rank).active, message); }
+  void send(int rank, Path path, const Message& message);
   [[nodiscard]] Rank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
   [[nodiscard]] std::string kvs_name(int round) const;
 

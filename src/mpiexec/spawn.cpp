@@ -47,8 +47,16 @@ bool duplicate_to(int source, int target) {
   return ::dup2(source, target) == target;
 }
 
+/// The variables by which the process finds its PMI socket.
+std::vector<std::string> pmi_variables(int process, int fd, launch::pmi::Address job) {
+  job.process = process;
+  job.inherited = launch::pmi::socket_number(fd);
+  return {"PMI_FD=" + std::to_string(fd), launch::pmi::kAddressVariable + ("=" + job.text())};
+}
+
 [[noreturn]] void exec_child(int rank, const RankPlan& plan, Session session, const Channels& channels,
-                             const InheritedState& inherited, pid_t parent, int failure_fd) {
+                             const InheritedState& inherited, const launch::pmi::Address& job, pid_t parent,
+                             int failure_fd) {
   // If the supervisor is killed, no other process kills the rank.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(failure_fd, {rank, StartFailure::program, errno});
   if (::getppid() != parent) ::_exit(127);
@@ -56,14 +64,19 @@ bool duplicate_to(int source, int target) {
     ::setsid();
   else
     ::setpgid(0, 0);
+  const int pmi = launch::pmi::descriptor_below(inherited.descriptors());
+  if (failure_fd == pmi) failure_fd = ::fcntl(failure_fd, F_DUPFD_CLOEXEC, pmi + 1);
+  // The other ends may have the number `pmi`, so that it is the last.
   if (!duplicate_to(channels.child_input, STDIN_FILENO) ||
       !duplicate_to(channels.child_output, STDOUT_FILENO) ||
-      !duplicate_to(channels.child_error, STDERR_FILENO) || !duplicate_to(channels.child_pmi, kPmiFd))
+      !duplicate_to(channels.child_error, STDERR_FILENO) || !duplicate_to(channels.child_pmi, pmi))
     fail(failure_fd, {rank, StartFailure::program, errno});
   if (!plan.cpus.empty() && !bind_self(plan.cpus)) fail(failure_fd, {rank, StartFailure::binding, errno});
   if (!plan.directory.empty() && ::chdir(plan.directory.c_str()) != 0)
     fail(failure_fd, {rank, StartFailure::directory, errno});
-  std::vector<char*> argv = pointers(plan.argv), environment = pointers(plan.environment);
+  std::vector<std::string> variables = plan.environment;
+  for (std::string& variable : pmi_variables(rank, pmi, job)) variables.push_back(std::move(variable));
+  std::vector<char*> argv = pointers(plan.argv), environment = pointers(variables);
   environ = environment.data();  // execvp searches PATH of the rank's environment
   inherited.restore();
   ::execvp(argv[0], argv.data());
@@ -101,11 +114,11 @@ void InheritedState::restore() const {
   ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
 }
 
-pid_t spawn(int rank, const RankPlan& plan, Session session, const Channels& channels,
-            const InheritedState& inherited, int failure_fd) {
+pid_t spawn(int process, const RankPlan& plan, Session session, const Channels& channels,
+            const InheritedState& inherited, const launch::pmi::Address& job, int failure_fd) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) exec_child(rank, plan, session, channels, inherited, parent, failure_fd);
+  if (pid == 0) exec_child(process, plan, session, channels, inherited, job, parent, failure_fd);
   return pid;
 }
 
@@ -114,14 +127,14 @@ void prepare_descriptors() {
   do {
     // Read-only: a write to a standard output that was closed at the start must fail instead of losing data.
     fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  } while (fd >= 0 && fd <= kPmiFd);
+  } while (fd >= 0 && fd < kStandardDescriptors);
   if (fd >= 0) ::close(fd);
-  if (::syscall(SYS_close_range, kPmiFd, ~0U, kCloseRangeCloexec) == 0) return;
+  if (::syscall(SYS_close_range, kStandardDescriptors, ~0U, kCloseRangeCloexec) == 0) return;
   // Kernels before Linux 5.11 have no CLOSE_RANGE_CLOEXEC.
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   const int count = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 65536));
-  for (fd = kPmiFd; fd < count; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  for (fd = kStandardDescriptors; fd < count; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 }  // namespace weft::mpiexec

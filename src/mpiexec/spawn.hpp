@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Spawn: starts a process from a RankPlan: session, CPU binding, only descriptors 0, 1, 2 and
-// kPmiFd, and the signal dispositions with which mpiexec was started.
+// Spawn: starts a process from a RankPlan: session, CPU binding, only descriptors 0, 1, 2 and its PMI socket,
+// and the signal dispositions with which mpiexec was started.
 #pragma once
 #include <signal.h>
 #include <sys/resource.h>
@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "launch/pmi/address.hpp"
 #include "mpiexec/plan.hpp"
 
 namespace weft::mpiexec {
@@ -20,6 +21,8 @@ class InheritedState {
   static InheritedState save_and_replace();
   /// Restores the saved state. Call in a child process.
   void restore() const;
+  /// Returns the number of descriptors that a child process may have.
+  [[nodiscard]] unsigned long descriptors() const { return descriptors_.rlim_cur; }
   /// Returns true if mpiexec was started with this signal ignored (nohup, background job of a script).
   [[nodiscard]] bool ignored(int signal) const { return sigismember(&ignored_, signal) == 1; }
 
@@ -41,13 +44,14 @@ struct StartFailure {
 /// ranks, which hand over a core to each other by sched_yield(). Each process leads a process group.
 enum class Session : uint8_t { own, supervisor };
 
-/// Forks and executes. On failure in the child, a StartFailure is written to `failure_fd` and the child exits
-/// with 127. Returns the pid, or -1 with errno.
-[[nodiscard]] pid_t spawn(int rank, const RankPlan& plan, Session session, const Channels& channels,
-                          const InheritedState& inherited, int failure_fd);
+/// Forks and executes, with the variables by which the process finds its PMI socket: PMI_FD, and `job`, the
+/// address of mpiexec's socket. On failure in the child, a StartFailure is written to `failure_fd` and the
+/// child exits with 127. Returns the pid, or -1 with errno.
+[[nodiscard]] pid_t spawn(int process, const RankPlan& plan, Session session, const Channels& channels,
+                          const InheritedState& inherited, const launch::pmi::Address& job, int failure_fd);
 
-/// Opens /dev/null read-only on unused descriptors from 0 to kPmiFd, so that no later open() returns them,
-/// and sets close-on-exec on all descriptors except 0, 1 and 2.
+/// Opens /dev/null read-only on unused descriptors from 0 to 2, so that no later open() returns them, and
+/// sets close-on-exec on all other descriptors.
 void prepare_descriptors();
 
 }  // namespace weft::mpiexec

@@ -30,8 +30,9 @@ constexpr const char* kProcessName = "weft-supervisor";
 
 class Supervisor {
  public:
-  Supervisor(const std::vector<RankPlan>& plans, const InheritedState& inherited, int control)
-      : plans_(plans), inherited_(inherited), control_(control) {}
+  Supervisor(const std::vector<RankPlan>& plans, const InheritedState& inherited,
+             const launch::pmi::Address& job, int control)
+      : plans_(plans), inherited_(inherited), job_(job), control_(control) {}
   [[noreturn]] void run(const std::vector<Channels>& channels);
 
  private:
@@ -63,6 +64,7 @@ class Supervisor {
 
   const std::vector<RankPlan>& plans_;
   const InheritedState& inherited_;
+  const launch::pmi::Address& job_;
   int control_;
   int failure_reader_ = -1, failure_writer_ = -1;
   int sigchld_fd_ = -1;
@@ -96,7 +98,7 @@ void Supervisor::start_ranks(const std::vector<Channels>& channels) {
   const Session session = session_of(plans_.size());
   for (size_t i = 0; i < plans_.size(); ++i) {
     const int rank = static_cast<int>(i);
-    const pid_t pid = spawn(rank, plans_[i], session, channels[i], inherited_, failure_writer_);
+    const pid_t pid = spawn(rank, plans_[i], session, channels[i], inherited_, job_, failure_writer_);
     if (pid < 0) {
       send_event({Event::not_started, rank, StartFailure::program, errno});
       return;
@@ -132,7 +134,8 @@ void Supervisor::start(int process, std::vector<int>& descriptors) {
 int Supervisor::start(int process, const RankPlan& plan, const Channels& channels) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return errno;
-  const pid_t pid = spawn(process, plan, session_of(process_of_.size() + 1), channels, inherited_, ends[1]);
+  const pid_t pid =
+      spawn(process, plan, session_of(process_of_.size() + 1), channels, inherited_, job_, ends[1]);
   const int error = errno;
   ::close(ends[1]);
   if (pid < 0) {
@@ -334,7 +337,8 @@ void stop_supervisor(SupervisorHandle& supervisor) {
 }
 
 Result<SupervisorHandle> start_supervisor(const std::vector<RankPlan>& plans, std::vector<Channels>& channels,
-                                          const InheritedState& inherited, char** argv) {
+                                          PmiListener& listener, const InheritedState& inherited,
+                                          char** argv) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     return Error(Errc::other, std::string("cannot open a socket (") + std::strerror(errno) + ")");
@@ -348,11 +352,12 @@ Result<SupervisorHandle> start_supervisor(const std::vector<RankPlan>& plans, st
       ::signal(signal, SIG_IGN);
     ::prctl(PR_SET_PDEATHSIG, SIGCONT);  // a stopped supervisor must notice the end of mpiexec
     ::close(ends[0]);
+    listener.close();
     for (const Channels& own : channels)
       for (int fd : {own.input, own.output, own.error, own.pmi})
         if (fd >= 0) ::close(fd);
     rename_self(argv);
-    Supervisor(plans, inherited, ends[1]).run(channels);
+    Supervisor(plans, inherited, listener.address(), ends[1]).run(channels);
   }
   ::close(ends[1]);
   if (!channels.empty() && channels[0].child_input > STDERR_FILENO) ::close(channels[0].child_input);

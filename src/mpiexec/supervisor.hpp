@@ -8,6 +8,7 @@
 
 #include "base/result.hpp"
 #include "mpiexec/plan.hpp"
+#include "mpiexec/pmi_listener.hpp"
 #include "mpiexec/spawn.hpp"
 
 namespace weft::mpiexec {
@@ -57,10 +58,12 @@ struct SupervisorHandle {
   int control;  ///< SOCK_SEQPACKET socket: one Command or Event per packet
 };
 
-/// Forks the supervisor, which starts all ranks. Closes the ranks' ends of the channels in this process and
-/// mpiexec's ends in the supervisor. Precondition: no thread has been started.
+/// Forks the supervisor, which starts all ranks. Closes the ranks' ends of the channels in this process,
+/// mpiexec's ends and `listener`, whose address the ranks get, in the supervisor. Precondition: no thread has
+/// been started.
 [[nodiscard]] Result<SupervisorHandle> start_supervisor(const std::vector<RankPlan>& plans,
                                                         std::vector<Channels>& channels,
+                                                        PmiListener& listener,
                                                         const InheritedState& inherited, char** argv);
 
 /// Terminates the job without the event loop: closes `control` and returns after the supervisor has killed

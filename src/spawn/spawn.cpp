@@ -80,14 +80,16 @@ Result<Request> make_request(std::vector<Program> programs, std::string parent) 
 /// The root's message to the other ranks before they connect to the new job.
 struct Answer {
   std::string problem;           // empty: the job connects
-  std::vector<uint8_t> started;  // by process, all of maxprocs
+  uint64_t processes = 0;        // maxprocs of all programs
+  std::vector<uint8_t> started;  // by process; empty: none is
 };
 
 Status broadcast(const coll::BootstrapGroup& group, int root, Answer& answer) {
-  uint64_t sizes[2] = {answer.problem.size(), answer.started.size()};
+  uint64_t sizes[] = {answer.problem.size(), answer.started.size(), answer.processes};
   WEFT_TRY(group.broadcast(sizes, sizeof sizes, root));
   answer.problem.resize(sizes[0]);
   answer.started.resize(sizes[1]);
+  answer.processes = sizes[2];
   WEFT_TRY(group.broadcast(answer.problem.data(), sizes[0], root));
   return group.broadcast(answer.started.data(), sizes[1], root);
 }
@@ -101,17 +103,18 @@ Result<launch::Spawned> start(Instance& instance, Result<std::vector<Program>> p
   port = std::move(*opened);
   auto made = make_request(std::move(*programs), port->name);
   if (!made) return std::move(made).error();
+  for (const int wanted : made->wanted) answer.processes += static_cast<uint64_t>(wanted);
   auto spawned = instance.exchange->spawn(made->request);
+  if (!spawned) return std::move(spawned).error();
+  if (std::find(spawned->started.begin(), spawned->started.end(), true) == spawned->started.end())
+    return Error(Errc::spawn, spawned->problem.empty() ? "no process was started" : spawned->problem);
   size_t next = 0;  // process of the new job
   for (size_t i = 0; i < made->wanted.size(); ++i)
     for (int process = 0; process < made->wanted[i]; ++process) {
       const bool asked = process < made->request.programs[i].processes;
-      answer.started.push_back(asked && spawned && spawned->started[next] ? 1 : 0);
+      answer.started.push_back(asked && spawned->started[next] ? 1 : 0);
       next += asked ? 1 : 0;
     }
-  if (!spawned) return std::move(spawned).error();
-  if (std::find(answer.started.begin(), answer.started.end(), 1) == answer.started.end())
-    return Error(Errc::spawn, spawned->problem.empty() ? "no process was started" : spawned->problem);
   return spawned;
 }
 
@@ -136,6 +139,7 @@ coll::NewCommunicator spawn(Communicator& local, int root, Result<std::vector<Pr
   coll::NewCommunicator made(nullptr);
   Status told = broadcast(group, root, answer);
   started.assign(answer.started.begin(), answer.started.end());
+  started.resize(answer.processes);
   if (status.ok()) status = std::move(told);
   if (status.ok() && !answer.problem.empty()) status = Error(Errc::spawn, answer.problem);
   // The started processes connect whatever has failed here: the root refuses them then.

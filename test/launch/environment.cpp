@@ -3,10 +3,13 @@
 #include "launch/environment.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -54,7 +57,85 @@ TEST(Reachable, OneProcessIsNoError) {
 TEST(Reachable, LostDescriptorIsAnError) {
   auto connection = pmi::connect(lookup_in({{"PMI_FD", "1000"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}));
   ASSERT_FALSE(connection);
-  EXPECT_NE(connection.error().message().find("PMI_FD=1000"), std::string::npos);
+  const std::string text = connection.error().message();
+  EXPECT_NE(
+      text.find("descriptor 1000 (PMI_FD), the connection to the launcher, was closed or replaced before "
+                "MPI_Init, by a shell or a wrapper"),
+      text.npos)
+      << text;
+  EXPECT_EQ(text.find("alone"), text.npos) << text;
+}
+
+TEST(Reachable, LostDescriptorAndMpiexecIsAnError) {
+  Variables variables{{"PMI_FD", "0"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"WEFT_JOB_ID", "job"}};
+  const auto error = [&] {
+    auto connection = pmi::connect(lookup_in(variables));
+    return connection ? "" : connection.error().message();
+  };
+  EXPECT_NE(error().find("is not set: pass it on"), std::string::npos) << error();
+  variables["WEFT_JOB_SOCKET"] = "0:1:weft-pmi-of-nobody:secret";
+  const std::string text = error();
+  EXPECT_NE(text.find("descriptor 0 (PMI_FD)"), text.npos) << text;
+  EXPECT_NE(text.find("(Connection refused). Has it ended?"), text.npos) << text;
+  variables["WEFT_JOB_SOCKET"] = "0";
+  EXPECT_NE(error().find("pass the variable on"), std::string::npos) << error();
+}
+
+TEST(Slurm, ShellsAreOneProcess) {
+  const std::string self = std::to_string(::getpid()), parent = std::to_string(::getppid());
+  const Variables step{{"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}};
+  const auto alone = [&](const Variables& more) {
+    Variables variables = more;
+    variables.insert(step.begin(), step.end());
+    return reachability_error(variables).empty();
+  };
+  // The ids of the steps of salloc and of sbatch.
+  EXPECT_TRUE(alone({{"SLURM_STEP_ID", "4294967290"}}));
+  EXPECT_TRUE(alone({{"SLURM_STEP_ID", "4294967291"}}));
+  // A program in srun --pty sh.
+  EXPECT_TRUE(alone({{"SLURM_PTY_PORT", "40001"}, {"SLURM_TASK_PID", parent}}));
+  // The task of srun, and its child, are tasks of a program.
+  EXPECT_FALSE(alone({{"SLURM_TASK_PID", self}}));
+  EXPECT_FALSE(alone({{"SLURM_TASK_PID", parent}}));
+  EXPECT_FALSE(alone({}));
+  // The same holds in a shell of srun --pty, whose variable is inherited, and for srun --pty program.
+  EXPECT_FALSE(alone({{"SLURM_PTY_PORT", "40001"}, {"SLURM_TASK_PID", self}}));
+  EXPECT_FALSE(alone({{"SLURM_PTY_PORT", "40001"}, {"SLURM_TASK_PID", parent}, {"SLURM_PROCID", "1"}}));
+  EXPECT_FALSE(alone({{"SLURM_PTY_PORT", "40001"}}));
+}
+
+/// Returns the exit status of a child of a process that is named slurmstepd and has no terminal.
+int status_below_slurmstepd(const std::function<bool()>& check) {
+  int status = -1;
+  const pid_t daemon = ::fork();
+  if (daemon == 0) {
+    ::prctl(PR_SET_NAME, "slurmstepd");
+    ::setsid();
+    const pid_t task = ::fork();
+    if (task == 0) {
+      ::setenv("TASK", std::to_string(::getpid()).c_str(), 1);
+      const pid_t program = ::fork();
+      if (program == 0) ::_exit(check() ? 0 : 1);
+      ::waitpid(program, &status, 0);
+      ::_exit(WEXITSTATUS(status));
+    }
+    ::waitpid(task, &status, 0);
+    ::_exit(WEXITSTATUS(status));
+  }
+  ::waitpid(daemon, &status, 0);
+  return WEXITSTATUS(status);
+}
+
+TEST(Slurm, StepsThatAreStartedInAShellAreRefused) {
+  EXPECT_EQ(status_below_slurmstepd([] {
+              return !reachability_error({{"SLURM_STEP_NUM_TASKS", "8"},
+                                          {"SLURM_STEP_ID", "1"},
+                                          {"SLURM_PROCID", "0"},
+                                          {"SLURM_PTY_PORT", "40001"},
+                                          {"SLURM_TASK_PID", std::getenv("TASK")}})
+                          .empty();
+            }),
+            0);
 }
 
 TEST(Reachable, BadNumbersAreAnError) {
@@ -73,7 +154,7 @@ TEST(Reachable, BadNumbersAreAnError) {
 
 TEST(Variables, Classification) {
   for (const char* name : {"PMI_FD", "PMI_RANK", "PMIX_RANK", "HYDI_CONTROL_FD", "WEFT_JOB_ID",
-                           "WEFT_JOB_PARENT", "WEFT_LAUNCH_CONTINUE_ON_FAILURE"}) {
+                           "WEFT_JOB_PARENT", "WEFT_JOB_SOCKET", "WEFT_LAUNCH_CONTINUE_ON_FAILURE"}) {
     EXPECT_TRUE(is_launcher_variable(name)) << name;
     EXPECT_TRUE(implies_job(name)) << name;
   }

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # mpiexec from the command line: options, variables, input, output, exit codes, binding.
+import functools
 import hashlib
 import os
 import re
+import resource
 import subprocess
 import tempfile
 import time
@@ -154,9 +156,14 @@ class Environment(unittest.TestCase):
     def test_ranks_get_four_descriptors(self):
         reader, writer = os.pipe()  # inherited descriptors of mpiexec
         try:
-            script = "import os; print([fd for fd in range(200) if os.path.exists(f'/proc/self/fd/{fd}')])"
-            status, output, _ = run("-n", 2, "python3", "-c", script, pass_fds=(reader, writer))
-            self.assertEqual((status, output), (0, "[0, 1, 2, 3]\n" * 2))
+            script = "import os; print([fd for fd in range(2000) if os.path.exists(f'/proc/self/fd/{fd}')])"
+            for limit, number in ((1024, 983), (100, 59), (40, 3)):
+                limits = (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+                status, output, _ = run(
+                    "-n", 2, "python3", "-c", script, pass_fds=(reader, writer),
+                    preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, limits),
+                )  # fmt: skip
+                self.assertEqual((status, output), (0, f"[0, 1, 2, {number}]\n" * 2))
         finally:
             os.close(reader)
             os.close(writer)

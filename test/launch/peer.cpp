@@ -2,6 +2,7 @@
 // A process of a job that uses only weft::launch, run by mpiexec.py and hydra.py. Its first argument selects
 // the scenario; exit code and output report the result.
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -87,6 +88,33 @@ int time_fences(launch::Exchange& exchange, int count) {
   return 0;
 }
 
+/// Stays in the job until the file, which it creates, is removed.
+int hold(launch::Exchange& exchange, const std::string& file) {
+  std::printf("process %d holds the rank\n", static_cast<int>(::getpid()));
+  std::fflush(stdout);
+  std::fclose(std::fopen(file.c_str(), "w"));
+  while (::access(file.c_str(), F_OK) == 0) ::usleep(2000);
+  require("finalize", exchange.finalize());
+  return 0;
+}
+
+/// A child process of a fork() without exec is no second process of the rank.
+int fork_and_connect(launch::Exchange& exchange) {
+  const pid_t parent = ::getpid(), child = ::fork();
+  if (child == 0) {
+    auto second = launch::connect();
+    const bool named = !second && second.error().message().find(" (pid " + std::to_string(parent) + ") ") !=
+                                      std::string::npos;
+    if (!named) std::puts(second ? "the child is a rank, too" : second.error().message().c_str());
+    std::fflush(stdout);
+    ::_exit(named ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  require("finalize", exchange.finalize());
+  return status == 0 ? 0 : 5;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -99,6 +127,8 @@ int main(int argc, char** argv) {
   const bool misbehaves = exchange.job().rank == exchange.job().size - 1;
   if (mode == "exchange") return exchange_all(exchange);
   if (mode == "late_values") return get_from_late_owners(exchange);
+  if (mode == "hold") return hold(exchange, argument);
+  if (mode == "fork") return fork_and_connect(exchange);
   if (mode == "fences") return time_fences(exchange, std::atoi(argument.c_str()));
   if (mode == "command") {  // environment of a process started by an initialized rank
     launch::scrub_environment();

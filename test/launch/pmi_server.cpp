@@ -2,9 +2,15 @@
 // The PMI-1 server: replies identical to Hydra's, and error messages for misuse.
 #include "mpiexec/pmi_server.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/local_socket.hpp"
+#include "launch/names.hpp"
 
 namespace weft::mpiexec {
 namespace {
@@ -129,6 +135,132 @@ TEST_F(Launcher, NextProgramOfARankStartsAgain) {
   EXPECT_EQ(events_, "");
 }
 
+TEST_F(Launcher, BarrierWithARankThatRunsItsNextProgramFails) {
+  init(0);
+  init(1);
+  EXPECT_EQ(request(0, "cmd=barrier_in\n"), "");
+  init(1);  // its first program has ended without the barrier
+  EXPECT_NE(events_.find("failure 0 waits in its MPI program number 1 for rank 1"), std::string::npos)
+      << events_;
+}
+
+TEST_F(Launcher, NextProgramAfterOneThatEndedInTheBarrier) {
+  init(0);
+  EXPECT_EQ(request(0, "cmd=barrier_in\n"), "");
+  init(0);
+  for (int i = 0; i < 2; ++i) init(1);
+  EXPECT_EQ(request(0, "cmd=barrier_in\n"), "");
+  EXPECT_EQ(request(1, "cmd=barrier_in\n"), "cmd=barrier_out rc=0\n");
+  EXPECT_EQ(events_, "");
+}
+
+// A process that has lost the descriptor of its rank.
+class Joining : public Launcher {
+ protected:
+  /// A connection of process `pid`. Returns whether it is the rank; `reply`: what it has got.
+  bool join(int rank, pid_t pid, std::string& reply) {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    const bool joined = server_->join(rank, ends[0], pid);
+    if (!joined) ::close(ends[0]);
+    char text[512];
+    const ssize_t n = ::recv(ends[1], text, sizeof text, MSG_DONTWAIT);
+    reply.assign(text, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+    if (joined)
+      ends_[rank] = ends[1];
+    else
+      ::close(ends[1]);
+    return joined;
+  }
+  std::string ask(int rank, const std::string& line) {
+    EXPECT_EQ(::send(ends_[rank], line.data(), line.size(), 0), static_cast<ssize_t>(line.size()));
+    EXPECT_TRUE(server_->read(rank, PmiServer::joined));
+    char text[512];
+    const ssize_t n = ::recv(ends_[rank], text, sizeof text, MSG_DONTWAIT);
+    return n > 0 ? std::string(text, static_cast<size_t>(n)) : "";
+  }
+  void leave(int rank) {
+    ::close(ends_[rank]);
+    EXPECT_FALSE(server_->read(rank, PmiServer::joined));
+  }
+  int ends_[2] = {-1, -1};
+};
+
+TEST_F(Joining, IsTheRank) {
+  std::string reply;
+  ASSERT_TRUE(join(1, ::getpid(), reply));
+  EXPECT_EQ(reply, "cmd=joined rc=0 rank=1 size=2\n");
+  EXPECT_EQ(ask(1, "cmd=init\n"), "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n");
+  init(0);
+  EXPECT_EQ(request(0, "cmd=barrier_in\n"), "");
+  EXPECT_EQ(ask(1, "cmd=barrier_in\n"), "cmd=barrier_out rc=0\n");
+  EXPECT_EQ(answers(0), "cmd=barrier_out rc=0\n");
+  EXPECT_EQ(ask(1, "cmd=finalize\n"), "cmd=finalize_ack rc=0\n");
+  EXPECT_EQ(server_->stage(1), PmiServer::Stage::finalized);
+  leave(1);
+  init(1);  // the next program has the descriptor
+  EXPECT_EQ(request(1, "cmd=get_my_kvsname\n"), "cmd=my_kvsname kvsname=job-1\n");
+  EXPECT_EQ(events_, "");
+}
+
+TEST_F(Joining, OnlyOneLivingProcessIsTheRank) {
+  std::string reply;
+  const pid_t other = ::fork();
+  if (other == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  ASSERT_TRUE(join(0, other, reply));
+  EXPECT_FALSE(join(0, ::getpid(), reply));
+  EXPECT_EQ(reply, "cmd=joined rc=-1 msg=rank_in_use pid=" + std::to_string(other) + "\n");
+  ASSERT_TRUE(join(1, ::getpid(), reply));
+  ::kill(other, SIGKILL);
+  siginfo_t ended{};
+  ::waitid(P_PID, static_cast<id_t>(other), &ended, WEXITED | WNOWAIT);  // a zombie
+  EXPECT_TRUE(join(0, ::getpid(), reply));
+  EXPECT_EQ(reply, "cmd=joined rc=0 rank=0 size=2\n");
+  ::waitpid(other, nullptr, 0);
+  server_->rank_exited(1);
+  EXPECT_FALSE(join(1, ::getpid(), reply));
+  EXPECT_EQ(reply, "cmd=joined rc=-1 msg=its%20rank%20has%20ended\n");
+  EXPECT_EQ(events_, "");
+}
+
+TEST_F(Joining, TwoProgramsOnOneDescriptorEndTheJob) {
+  const int one = 1;
+  ASSERT_EQ(::setsockopt(server_ends_[0], SOL_SOCKET, SO_PASSCRED, &one, sizeof one), 0);
+  init(0);
+  const pid_t second = ::fork();
+  if (second == 0) {
+    const char line[] = "cmd=init\n";
+    (void)!::write(rank_ends_[0], line, sizeof line - 1);
+    ::pause();
+    ::_exit(0);
+  }
+  while (events_.empty()) ASSERT_TRUE(server_->read(0));
+  const std::string pids = "(pids " + std::to_string(::getpid()) + " and " + std::to_string(second) + ")";
+  EXPECT_NE(events_.find("failure 0 has started two MPI programs at once " + pids), std::string::npos)
+      << events_;
+  ::kill(second, SIGKILL);
+  ::waitpid(second, nullptr, 0);
+}
+
+TEST_F(Launcher, NumberOfSpawnedProcessesIsNotJudgedHere) {
+  init(0);
+  EXPECT_EQ(request(0, "mcmd=spawn\nnprocs=2147483647\nexecname=a\ntotspawns=1\nendcmd\n"), "");
+  EXPECT_EQ(events_, "spawn 0 of 2147483647 a;");
+  // The reply is one line.
+  launch::Spawned spawned;
+  spawned.started.assign(65536, true);
+  spawned.pids.assign(65536, 4194304);
+  const std::string line = launch::pmi::spawn_reply(spawned).line();
+  EXPECT_LT(line.size(), launch::pmi::kLineMax);
+  const auto reply = launch::pmi::Message::parse(line.substr(0, line.size() - 1));
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(launch::pmi::parse_spawn_reply(*reply, 65536).started, spawned.started);
+  EXPECT_TRUE(launch::pmi::parse_spawn_reply(launch::pmi::spawn_reply({}), 65536).started.empty());
+}
+
 TEST_F(Launcher, ASpawnRequestOfTwoProgramsArrives) {
   launch::SpawnRequest sent;
   sent.programs.push_back(
@@ -176,6 +308,69 @@ TEST_F(Launcher, NameService) {
   EXPECT_NE(request(0, "cmd=lookup_name service=s\n").find("port=p"), std::string::npos);
   EXPECT_NE(request(0, "cmd=unpublish_name service=s\n").find("rc=0"), std::string::npos);
   EXPECT_NE(request(0, "cmd=unpublish_name service=s\n").find("rc=-1"), std::string::npos);
+}
+
+/// A socket for a name that does not listen, as another user can have.
+int occupy(const std::string& name, int number) {
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const local_socket::AbstractName address(launch::name_socket(name, number));
+  EXPECT_EQ(::bind(fd, address.address(), address.size()), 0);
+  return fd;
+}
+
+TEST_F(Launcher, NamesWhoseFirstSocketsAreOccupied) {
+  const std::string name = "occupied " + std::to_string(::getpid());
+  std::vector<int> occupants;
+  for (int number = 0; number < launch::kNameSockets; ++number) {
+    NameServer second;
+    EXPECT_EQ(launch::lookup_on_host(name).error().code(), Errc::name);
+    ASSERT_TRUE(names_.publish(name, "port").ok());
+    EXPECT_EQ(second.publish(name, "other").error().message(), "the name is published already");
+    auto connection = launch::connect_name(name, number);
+    ASSERT_TRUE(connection);
+    EXPECT_EQ(connection->state, launch::NameSocket::of_this_user) << number;
+    EXPECT_EQ(launch::connect_name(name, number + 1)->state, launch::NameSocket::unused);
+    names_.serve();
+    char text[16] = {};
+    ::fcntl(connection->connection, F_SETFL, 0);
+    EXPECT_EQ(::recv(connection->connection, text, sizeof text, 0), 4);
+    EXPECT_STREQ(text, "port");
+    ::close(connection->connection);
+    EXPECT_TRUE(names_.unpublish(name));
+    occupants.push_back(occupy(name, number));
+  }
+  const Status published = names_.publish(name, "port");
+  ASSERT_FALSE(published.ok());
+  EXPECT_NE(published.error().message().find("another user occupies all sockets"), std::string::npos);
+  for (const int fd : occupants) ::close(fd);
+}
+
+TEST_F(Launcher, AnotherUserAtTheSocketOfAName) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be another user";
+  constexpr uid_t kOther = 54321;
+  const std::string name = "impostor " + std::to_string(::getpid());
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t impostor = ::fork();
+  if (impostor == 0) {
+    const int fd = occupy(name, 0);
+    const bool other = ::setuid(kOther) == 0 && ::listen(fd, 8) == 0;
+    (void)!::write(ready[1], "x", other ? 1 : 0);
+    ::pause();
+    ::_exit(0);
+  }
+  char byte;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  auto found = launch::connect_name(name, 0);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->state, launch::NameSocket::of_other_user);
+  EXPECT_EQ(found->user, kOther);
+  EXPECT_TRUE(names_.publish(name, "port").ok());
+  EXPECT_EQ(launch::connect_name(name, 1)->state, launch::NameSocket::of_this_user);
+  ::kill(impostor, SIGKILL);
+  ::waitpid(impostor, nullptr, 0);
+  EXPECT_NE(NameServer().publish(name, "other").error().message().find("already"), std::string::npos);
+  for (const int fd : ready) ::close(fd);
 }
 
 TEST_F(Launcher, AbortAndMisuseAreReported) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "launch/pmi/address.hpp"
 #include "launch/pmi/mapping.hpp"
 
 namespace weft::launch::pmi {
@@ -53,6 +54,24 @@ TEST(LineBuffer, SplitsAnyFragments) {
   lines.append(std::string(kLineMax + 1, 'x'));
   EXPECT_FALSE(lines.next());
   EXPECT_TRUE(lines.overfull());
+}
+
+TEST(Address, TextIsReadAgain) {
+  const Address address{7, 123456789012, "weft-pmi-name", "secret"};
+  EXPECT_EQ(address.text(), "7:123456789012:weft-pmi-name:secret");
+  const auto read = Address::parse(address.text());
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->text(), address.text());
+  for (const char* text : {"", "7", "7:1:name", "7:1:name:", "7:1::secret", "x:1:name:secret",
+                           "7:x:name:secret", "-1:1:name:secret", "7:1:name:secret:more"})
+    EXPECT_FALSE(Address::parse(text)) << text;
+}
+
+TEST(Address, DescriptorIsHighAndBelowTheLimit) {
+  EXPECT_EQ(descriptor_below(1024), 983);
+  EXPECT_EQ(descriptor_below(~0UL), 983);
+  EXPECT_EQ(descriptor_below(256), 215);
+  EXPECT_EQ(descriptor_below(10), 3);
 }
 
 TEST(Mapping, AssignsHosts) {

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "launch/pmi/client.hpp"
 
-#include <fcntl.h>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <functional>
 #include <set>
+#include <tuple>
 
 #include "launch/hosts.hpp"
 #include "launch/key.hpp"
 #include "launch/names.hpp"
+#include "launch/pmi/address.hpp"
+#include "launch/pmi/connection.hpp"
 #include "launch/pmi/mapping.hpp"
 #include "launch/pmi/spawn.hpp"
 #include "launch/pmi/wire.hpp"
@@ -53,8 +55,8 @@ class Client final : public Exchange {
 
   /// A singleton at the server that mpiexec runs for it: no job and no key-value space.
   Status open_server();
-  /// PMI_FD: rank and size come from the environment.
-  Status set_rank(const Lookup& lookup);
+  /// Rank and size come from the environment, or from mpiexec.
+  Status set_rank(const Lookup& lookup, const Connection& connection);
   /// PMI_PORT: the server sends rank and size in reply to this process's id.
   Status set_rank_by_port(const std::string& id);
   /// Initialises the PMI connection and fills in the Job.
@@ -198,14 +200,16 @@ Result<Spawned> Client::spawn(const SpawnRequest& request) {
                  "srun starts no further processes: start the job with mpiexec --launcher weft (one host), "
                  "prterun or Hydra inside of the allocation");
   if (fd_ < 0) return Error(Errc::spawn, "spawn after MPI_Finalize");
+  int64_t processes = 0;
+  for (const SpawnProgram& program : request.programs) processes += program.processes;
+  if (processes > INT_MAX)
+    return Error(Errc::spawn, std::to_string(processes) + " processes: more than an MPI_COMM_WORLD can have");
   auto lines = spawn_lines(request, weft_mpiexec_);
   if (!lines) return std::move(lines).error();
   WEFT_TRY(send(*lines));
   auto reply = receive("spawn_result");
   if (!reply) return std::move(reply).error();
-  int processes = 0;
-  for (const SpawnProgram& program : request.programs) processes += program.processes;
-  return parse_spawn_reply(*reply, processes);
+  return parse_spawn_reply(*reply, static_cast<int>(processes));
 }
 
 std::optional<std::string> Client::parent_value() {
@@ -220,9 +224,10 @@ Status Client::name_command(const Message& request, std::string_view reply, cons
   if (!answer) return std::move(answer).error();
   const std::string* info = answer->find("info");
   if (answer->find_int("rc").value_or(0) == 0 && (info == nullptr || *info == "ok")) return {};
+  const std::string* why = weft_mpiexec_ ? answer->find("msg") : nullptr;
+  if (why != nullptr) return Error(Errc::name, unescape(*why).value_or(*why));
   return Error(Errc::name,
-               std::string(problem) +
-                   (weft_mpiexec_ ? "" : ", or the launcher has no name service (Hydra: -nameserver)"));
+               std::string(problem) + ", or the launcher has no name service (Hydra: -nameserver)");
 }
 
 Status Client::publish(std::string_view name, std::string_view port) {
@@ -260,7 +265,11 @@ Status Client::finalize() {
   return {};
 }
 
-Status Client::set_rank(const Lookup& lookup) {
+Status Client::set_rank(const Lookup& lookup, const Connection& connection) {
+  if (connection.rank_of_size) {
+    std::tie(job_.rank, job_.size) = *connection.rank_of_size;
+    return {};
+  }
   auto size = read_int(lookup, "PMI_SIZE", 1, kMaxRanks);
   if (!size) return std::move(size).error();
   auto rank = read_int(lookup, "PMI_RANK", 0, kMaxRanks);
@@ -303,6 +312,8 @@ Status Client::open_job(const Lookup& lookup) {
   spawned_ = lookup("PMI_SPAWNED") != nullptr && parse_int(lookup("PMI_SPAWNED"), 1, 1);
   auto reply = call(Message("init").add("pmi_version", 1).add("pmi_subversion", 1), "response_to_init");
   if (!reply) return std::move(reply).error();
+  if (const std::string* why = reply->find("msg"); why != nullptr && *why == kRankInUse)
+    return rank_in_use(reply->find_int("pid").value_or(0));
   if (reply->find_int("rc").value_or(0) != 0 || reply->find_int("pmi_version").value_or(1) != 1)
     return Error(Errc::unsupported, "the launcher does not support PMI version 1");
   auto limits = call(Message("get_maxes"), "maxes");
@@ -344,11 +355,6 @@ Status Client::find_local_ranks() {
   return {};
 }
 
-bool is_socket(int fd) {
-  struct stat status {};
-  return ::fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode);
-}
-
 /// Returns a socket connected to "host:port".
 Result<int> open_port(const std::string& address) {
   const size_t colon = address.rfind(':');
@@ -372,17 +378,10 @@ Result<int> open_port(const std::string& address) {
 }
 
 Result<std::unique_ptr<Exchange>> connect_by_fd(const Lookup& lookup) {
-  auto fd = read_int(lookup, "PMI_FD", 0, 1 << 20);
-  if (!fd) return std::move(fd).error();
-  if (!is_socket(**fd))
-    return Error(Errc::other,
-                 "PMI_FD=" + std::to_string(**fd) +
-                     " is not an open connection to a launcher (another process of the job closed it or "
-                     "used it up). To run this program alone, unset PMI_FD, PMI_RANK and PMI_SIZE; to run "
-                     "it as a job of its own, start it with mpiexec.");
-  ::fcntl(**fd, F_SETFD, FD_CLOEXEC);
-  auto client = std::make_unique<Client>(**fd);
-  WEFT_TRY(client->set_rank(lookup));
+  auto connection = open_connection(lookup);
+  if (!connection) return std::move(connection).error();
+  auto client = std::make_unique<Client>(connection->fd);
+  WEFT_TRY(client->set_rank(lookup, *connection));
   WEFT_TRY(client->open_job(lookup));
   return std::unique_ptr<Exchange>(std::move(client));
 }
@@ -407,12 +406,10 @@ Result<std::unique_ptr<Exchange>> connect_to_server(int fd) {
   return std::unique_ptr<Exchange>(std::move(client));
 }
 
-bool is_available(const Lookup& lookup) {
-  return lookup("PMI_FD") != nullptr || lookup("PMI_PORT") != nullptr;
-}
+bool is_available(const Lookup& lookup) { return has_connection(lookup) || lookup("PMI_PORT") != nullptr; }
 
 Result<std::unique_ptr<Exchange>> connect(const Lookup& lookup) {
-  return lookup("PMI_FD") != nullptr ? connect_by_fd(lookup) : connect_by_port(lookup);
+  return has_connection(lookup) ? connect_by_fd(lookup) : connect_by_port(lookup);
 }
 
 }  // namespace weft::launch::pmi

@@ -11,6 +11,7 @@ namespace weft::launch::pmi {
 
 /// Returns whether the variables of a PMI-1 launcher are set.
 [[nodiscard]] bool is_available(const Lookup& lookup);
+/// Errc::again: another process has the rank.
 [[nodiscard]] Result<std::unique_ptr<Exchange>> connect(const Lookup& lookup);
 
 /// A singleton's connection to the mpiexec that it has started: only spawn(), the name service, abort() and

@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kParentPart = 900;  // bytes of a part of the parent's value: below kValueMax
 constexpr size_t kMaxPids = 4096;    // in a reply, which is one line
-constexpr int kMaxProcesses = 1 << 16, kMaxPrograms = 1 << 12;
 
 /// Collects lines "key=value".
 class Lines {
@@ -85,11 +84,11 @@ bool SpawnReader::add(std::string_view line) {
   auto value = unescape(raw);
   if (!value) return false;
   if (key == "nprocs") {
-    program_.processes = parse_int(*value, 1, kMaxProcesses).value_or(0);
+    program_.processes = parse_int(*value, 1, INT_MAX).value_or(0);
     return program_.processes != 0;
   }
   if (key == "totspawns") {
-    programs_ = static_cast<size_t>(parse_int(*value, 1, kMaxPrograms).value_or(0));
+    programs_ = static_cast<size_t>(parse_int(*value, 1, INT_MAX).value_or(0));
     return programs_ != 0;
   }
   if (key == "execname") {
@@ -121,14 +120,15 @@ Message spawn_reply(const Spawned& spawned) {
     for (const int pid : spawned.pids) pids += (pids.empty() ? "" : ",") + std::to_string(pid);
   const bool any = started.find('1') != std::string::npos;
   Message reply("spawn_result");
-  reply.add("rc", any ? 0 : -1).add("started", started).add("pids", pids);
+  reply.add("rc", any ? 0 : -1).add("pids", pids);
+  if (any && started.find('0') != std::string::npos) reply.add("started", started);  // else rc says it
   return reply.add("problem", escape(spawned.problem));
 }
 
 Spawned parse_spawn_reply(const Message& reply, int processes) {
   Spawned spawned;
   const bool any = reply.find_int("rc").value_or(0) == 0;
-  spawned.started.assign(static_cast<size_t>(processes), any);
+  if (any) spawned.started.assign(static_cast<size_t>(processes), true);
   if (const std::string* started = reply.find("started"))
     for (size_t i = 0; i < spawned.started.size(); ++i)
       spawned.started[i] = i < started->size() && (*started)[i] == '1';

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 
 #include "base/config.hpp"
 #include "base/local_socket.hpp"
+#include "launch/pmi/address.hpp"
 #include "launch/pmi/client.hpp"
 
 namespace weft::launch::singleton {
@@ -24,8 +26,6 @@ config::Path mpiexec_path{
     "launch.mpiexec", "",
     "Path of the mpiexec that a process without a launcher starts for MPI_Comm_spawn or "
     "MPI_Publish_name. Empty: the one of this installation."};
-
-constexpr int kServerFd = 3;
 
 /// The mpiexec beside the library: prefix/lib -> prefix/bin/mpiexec.
 std::string find_mpiexec() {
@@ -48,13 +48,13 @@ Error failed(const std::string& what, int error) {
                    "): set WEFT_LAUNCH_MPIEXEC, or start the program with mpiexec -n 1");
 }
 
-/// Runs `mpiexec --serve 3`, whose first process only starts the server and ends, so that the program never
+/// Runs `mpiexec --serve FD`, whose first process only starts the server and ends, so that the program never
 /// sees a child process.
-int run(const std::string& path, int server_end) {
+int run(const std::string& path, int server_end, int fd) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, server_end, kServerFd);
-  std::string program = path, option = "--serve", number = std::to_string(kServerFd);
+  ::posix_spawn_file_actions_adddup2(&actions, server_end, fd);
+  std::string program = path, option = "--serve", number = std::to_string(fd);
   char* const argv[] = {program.data(), option.data(), number.data(), nullptr};
   pid_t pid = -1;
   int error = ::posix_spawn(&pid, path.c_str(), &actions, nullptr, argv, environ);
@@ -72,9 +72,12 @@ Result<std::unique_ptr<Exchange>> start_server() {
   if (path.empty() || ::access(path.c_str(), X_OK) != 0) return failed("find it at '" + path + "'", errno);
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return failed("open a socket", errno);
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const int fd = pmi::descriptor_below(limit.rlim_cur);  // as WEFT_LAUNCH_MPIEXEC may name a script
   // dup2 to the same number would leave the descriptor close-on-exec.
-  const int server_end = ends[1] == kServerFd ? ::fcntl(ends[1], F_DUPFD_CLOEXEC, kServerFd + 1) : ends[1];
-  const int error = run(path, server_end);
+  const int server_end = ends[1] == fd ? ::fcntl(ends[1], F_DUPFD_CLOEXEC, fd + 1) : ends[1];
+  const int error = run(path, server_end, fd);
   ::close(server_end);
   if (server_end != ends[1]) ::close(ends[1]);
   if (error == 0) return pmi::connect_to_server(ends[0]);
