@@ -13,8 +13,8 @@ RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "isolated", "run.
 # Variables set by launchers. They are removed for child processes, which must be singletons or separate jobs.
 LAUNCHER_PREFIXES = ("PMI_", "PMI2_", "PMIX_", "HYDI_", "OMPI_COMM_WORLD_", "PRTE_MCA_", "OMPI_MCA_ess")
 LAUNCHER_NAMES = (
-    "WEFT_JOB_ID", "WEFT_LAUNCH_CONTINUE_ON_FAILURE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
-    "LOCAL_RANK",
+    "WEFT_JOB_ID", "WEFT_JOB_SOCKET", "WEFT_LAUNCH_CONTINUE_ON_FAILURE", "SLURM_STEP_NUM_TASKS", "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS", "LOCAL_RANK",
 )  # fmt: skip
 
 

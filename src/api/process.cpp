@@ -90,14 +90,15 @@ Result<spawn::Program> program_of(const char* command, char* const* argv, int ma
 }
 
 /// Stores the codes of all processes that the root has asked for.
-void return_codes(const std::vector<bool>& started, int* codes) {
+void return_codes(const spawn::Started& started, int* codes) {
   if (codes == MPI_ERRCODES_IGNORE) return;
-  for (size_t i = 0; i < started.size(); ++i) codes[i] = started[i] ? MPI_SUCCESS : MPI_ERR_SPAWN;
+  for (size_t i = 0; i < started.processes; ++i)
+    codes[i] = !started.process.empty() && started.process[i] != 0 ? MPI_SUCCESS : MPI_ERR_SPAWN;
 }
 
 Status run(Result<std::vector<spawn::Program>> programs, int root, core::Communicator& comm,
            MPI_Comm* intercomm, int* codes) {
-  std::vector<bool> started;
+  spawn::Started started;
   auto made = spawn::spawn(comm, root, std::move(programs), started);
   return_codes(started, codes);
   return return_communicator(std::move(made), intercomm);

@@ -86,6 +86,11 @@ Topology without_busy(Topology topology, const std::set<int>& busy, size_t proce
 
 Result<std::vector<RankPlan>> plan_spawned(const launch::SpawnRequest& request, const std::string& job_id,
                                            const SpawnDefaults& defaults, const std::set<int>& busy) {
+  int64_t processes = 0;
+  for (const SpawnProgram& spawned : request.programs) processes += spawned.processes;
+  if (processes > kMaxRanks)
+    return Error(Errc::spawn, std::to_string(processes) + " processes: at most " + std::to_string(kMaxRanks) +
+                                  " can be started");
   Options options = defaults.options;
   options.programs.clear();
   for (const SpawnProgram& spawned : request.programs) {
@@ -99,12 +104,8 @@ Result<std::vector<RankPlan>> plan_spawned(const launch::SpawnRequest& request, 
       if (Status set = set_bind(options, "the info key bind_to", *bind); !set.ok())
         return spawn_error(set.error());
   }
-  const int processes = options.ranks();
-  if (processes > kMaxRanks)
-    return Error(Errc::spawn, std::to_string(processes) + " processes: at most " + std::to_string(kMaxRanks) +
-                                  " can be started");
   const Topology topology =
-      without_busy(read_topology("/sys", launch::allowed_cpus()), busy, static_cast<size_t>(processes));
+      without_busy(read_topology("/sys", launch::allowed_cpus()), busy, static_cast<size_t>(options.ranks()));
   auto bindings = plan_bindings(options, topology, std::getenv("CUDA_VISIBLE_DEVICES"));
   if (!bindings) return spawn_error(bindings.error());
   auto plans = plan_ranks(options, *bindings, job_id, defaults.library_directory, defaults.environment);

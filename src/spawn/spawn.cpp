@@ -79,19 +79,18 @@ Result<Request> make_request(std::vector<Program> programs, std::string parent) 
 
 /// The root's message to the other ranks before they connect to the new job.
 struct Answer {
-  std::string problem;           // empty: the job connects
-  uint64_t processes = 0;        // maxprocs of all programs
-  std::vector<uint8_t> started;  // by process; empty: none is
+  std::string problem;  // empty: the job connects
+  Started started;
 };
 
 Status broadcast(const coll::BootstrapGroup& group, int root, Answer& answer) {
-  uint64_t sizes[] = {answer.problem.size(), answer.started.size(), answer.processes};
+  uint64_t sizes[] = {answer.problem.size(), answer.started.process.size(), answer.started.processes};
   WEFT_TRY(group.broadcast(sizes, sizeof sizes, root));
   answer.problem.resize(sizes[0]);
-  answer.started.resize(sizes[1]);
-  answer.processes = sizes[2];
+  answer.started.process.resize(sizes[1]);
+  answer.started.processes = sizes[2];
   WEFT_TRY(group.broadcast(answer.problem.data(), sizes[0], root));
-  return group.broadcast(answer.started.data(), sizes[1], root);
+  return group.broadcast(answer.started.process.data(), sizes[1], root);
 }
 
 /// The root's part: opens a port for the new job, whose processes the launcher starts.
@@ -103,7 +102,7 @@ Result<launch::Spawned> start(Instance& instance, Result<std::vector<Program>> p
   port = std::move(*opened);
   auto made = make_request(std::move(*programs), port->name);
   if (!made) return std::move(made).error();
-  for (const int wanted : made->wanted) answer.processes += static_cast<uint64_t>(wanted);
+  for (const int wanted : made->wanted) answer.started.processes += static_cast<uint64_t>(wanted);
   auto spawned = instance.exchange->spawn(made->request);
   if (!spawned) return std::move(spawned).error();
   if (std::find(spawned->started.begin(), spawned->started.end(), true) == spawned->started.end())
@@ -112,7 +111,7 @@ Result<launch::Spawned> start(Instance& instance, Result<std::vector<Program>> p
   for (size_t i = 0; i < made->wanted.size(); ++i)
     for (int process = 0; process < made->wanted[i]; ++process) {
       const bool asked = process < made->request.programs[i].processes;
-      answer.started.push_back(asked && spawned->started[next] ? 1 : 0);
+      answer.started.process.push_back(asked && spawned->started[next] ? 1 : 0);
       next += asked ? 1 : 0;
     }
   return spawned;
@@ -121,7 +120,7 @@ Result<launch::Spawned> start(Instance& instance, Result<std::vector<Program>> p
 }  // namespace
 
 coll::NewCommunicator spawn(Communicator& local, int root, Result<std::vector<Program>> programs,
-                            std::vector<bool>& started) {
+                            Started& started) {
   Instance& instance = local.instance;
   const coll::BootstrapGroup group(local, local.next_collective_tag());
   Answer answer;
@@ -138,8 +137,7 @@ coll::NewCommunicator spawn(Communicator& local, int root, Result<std::vector<Pr
   }
   coll::NewCommunicator made(nullptr);
   Status told = broadcast(group, root, answer);
-  started.assign(answer.started.begin(), answer.started.end());
-  started.resize(answer.processes);
+  started = std::move(answer.started);
   if (status.ok()) status = std::move(told);
   if (status.ok() && !answer.problem.empty()) status = Error(Errc::spawn, answer.problem);
   // The started processes connect whatever has failed here: the root refuses them then.

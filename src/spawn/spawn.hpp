@@ -20,12 +20,17 @@ struct Program {
   launch::Values info;
 };
 
+/// The processes that were asked for.
+struct Started {
+  uint64_t processes = 0;        ///< maxprocs of all programs
+  std::vector<uint8_t> process;  ///< whether each is started; empty: none is
+};
+
 /// Starts the programs and returns the intercommunicator with their processes. Collective over `local`, an
 /// intracommunicator; `programs`, or the error for all ranks instead, is significant at the root only.
-/// `started`: by process, all of maxprocs of each program; also after an error. Errc::spawn: nothing is
-/// started.
+/// `started` is filled in after an error, too. Errc::spawn: nothing is started.
 [[nodiscard]] coll::NewCommunicator spawn(core::Communicator& local, int root,
-                                          Result<std::vector<Program>> programs, std::vector<bool>& started);
+                                          Result<std::vector<Program>> programs, Started& started);
 
 /// The intercommunicator of a spawned job with its parents, null for other jobs. Collective over `world`.
 [[nodiscard]] coll::NewCommunicator connect_parent(core::Communicator& world);

@@ -79,6 +79,28 @@ void join(char** arguments) {
   MPI_Comm_disconnect(&other);
 }
 
+/* More processes than can be started: an error, after which the job goes on. */
+static void spawn_too_many(void) {
+  const int numbers[] = {65537, 2147483647};
+  char text[MPI_MAX_ERROR_STRING], expected[64];
+  int length;
+  MPI_Comm children = MPI_COMM_SELF;
+  for (int i = 0; i < 2; ++i) {
+    const int code = MPI_Comm_spawn(self, MPI_ARGV_NULL, numbers[i], MPI_INFO_NULL, 0, MPI_COMM_WORLD,
+                                    &children, MPI_ERRCODES_IGNORE);
+    CHECK(class_of(code) == MPI_ERR_SPAWN && children == MPI_COMM_NULL);
+    MPI_Error_string(code, text, &length);
+    snprintf(expected, sizeof expected, "%d processes: at most 65536 can be started", numbers[i]);
+    CHECK(strstr(text, expected) != NULL);
+  }
+  char* commands[] = {(char*)self, (char*)self};
+  const MPI_Info infos[] = {MPI_INFO_NULL, MPI_INFO_NULL};
+  const int halves[] = {2147483647, 2147483647};
+  const int code = MPI_Comm_spawn_multiple(2, commands, MPI_ARGVS_NULL, halves, infos, 0, MPI_COMM_WORLD,
+                                           &children, MPI_ERRCODES_IGNORE);
+  CHECK(class_of(code) == MPI_ERR_SPAWN);
+}
+
 /* wrong: errors of calls that cannot succeed. */
 void wrong(void) {
   char port[MPI_MAX_PORT_NAME] = "";
@@ -102,6 +124,7 @@ void wrong(void) {
   MPI_Barrier(MPI_COMM_WORLD);
   MPI_Info_free(&timeout);
   MPI_Close_port(port);
+  spawn_too_many();
   MPI_Comm inverse;
   MPI_Comm_dup(MPI_COMM_WORLD, &inverse);
   const int code =

@@ -86,10 +86,9 @@ Result<Connection> join(const Address& address, const std::string& descriptor) {
     lines.append({bytes, static_cast<size_t>(n)});
   }
   const auto reply = Message::parse(*line);
-  const auto rank = reply ? reply->find_int("rank") : std::nullopt;
-  const auto size = reply ? reply->find_int("size") : std::nullopt;
-  if (rank && size && *rank >= 0 && *rank < *size)
-    return Connection{socket.release(), std::pair(*rank, *size)};
+  const int rank = reply ? reply->find_int("rank").value_or(-1) : -1;
+  const int size = reply ? reply->find_int("size").value_or(0) : 0;
+  if (rank >= 0 && rank < size) return Connection{socket.release(), std::pair(rank, size)};
   const std::string* const why = reply ? reply->find("msg") : nullptr;
   if (why != nullptr && *why == kRankInUse) return rank_in_use(reply->find_int("pid").value_or(0));
   return unreachable_mpiexec(descriptor, why != nullptr ? unescape(*why).value_or(*why) : "'" + *line + "'");
