@@ -34,7 +34,12 @@ CALLS = {
     "read": errno.EIO,
     "write": errno.EIO,
     "recv": errno.ENOMEM,
+    "recvmsg": errno.ENOMEM,
     "send": errno.ENOBUFS,
+    "socket": errno.EMFILE,
+    "bind": errno.EADDRINUSE,
+    "listen": errno.EADDRINUSE,
+    "getrandom": errno.EAGAIN,
     "waitpid": errno.EINTR,
     "prctl": errno.EPERM,
 }
