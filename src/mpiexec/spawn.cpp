@@ -50,6 +50,7 @@ bool duplicate_to(int source, int target) {
 /// The variables by which the process finds its PMI socket.
 std::vector<std::string> pmi_variables(int process, int fd, launch::pmi::Address job) {
   job.process = process;
+  job.descriptor = fd;
   job.inherited = launch::pmi::socket_number(fd);
   return {"PMI_FD=" + std::to_string(fd), launch::pmi::kAddressVariable + ("=" + job.text())};
 }

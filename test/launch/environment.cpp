@@ -15,6 +15,7 @@
 
 #include "launch/launch.hpp"
 #include "launch/pmi/client.hpp"
+#include "launch/pmi/connection.hpp"
 
 namespace weft::launch {
 namespace {
@@ -73,12 +74,27 @@ TEST(Reachable, LostDescriptorAndMpiexecIsAnError) {
     return connection ? "" : connection.error().message();
   };
   EXPECT_NE(error().find("is not set: pass it on"), std::string::npos) << error();
-  variables["WEFT_JOB_SOCKET"] = "0:1:weft-pmi-of-nobody:secret";
+  variables["WEFT_JOB_SOCKET"] = "0:0:1:weft-pmi-of-nobody:secret";
   const std::string text = error();
   EXPECT_NE(text.find("descriptor 0 (PMI_FD)"), text.npos) << text;
   EXPECT_NE(text.find("(Connection refused). Has it ended?"), text.npos) << text;
   variables["WEFT_JOB_SOCKET"] = "0";
   EXPECT_NE(error().find("pass the variable on"), std::string::npos) << error();
+}
+
+TEST(Reachable, ALauncherInsideOfAJobOfMpiexecIsTheLauncher) {
+  const Variables outer{{"PMI_FD", "983"}, {"PMI_SIZE", "2"}, {"WEFT_JOB_SOCKET", "0:983:1:weft-pmi:secret"}};
+  EXPECT_TRUE(pmi::has_connection(lookup_in(outer)));
+  for (const char* name : {"PMI_PORT", "PMIX_NAMESPACE", "SLURM_STEP_NUM_TASKS"}) {
+    Variables inner = outer;
+    inner[name] = "4";
+    EXPECT_FALSE(pmi::has_connection(lookup_in(inner))) << name;
+  }
+  Variables hydra = outer;
+  hydra["PMI_FD"] = "1000";
+  auto connection = pmi::connect(lookup_in(hydra));
+  ASSERT_FALSE(connection);
+  EXPECT_NE(connection.error().message().find("descriptor 1000 (PMI_FD)"), std::string::npos);
 }
 
 TEST(Slurm, ShellsAreOneProcess) {

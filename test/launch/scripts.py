@@ -118,6 +118,17 @@ class LostDescriptor(Script):
         self.assertEqual((status, errors), (0, ""))
         self.assertIn("rank 0/1 local 0/1 hosts 1 by singleton", output)
 
+    def test_another_launcher_in_a_script(self):
+        for path in hydras():
+            for option in ("", "-pmi-port"):
+                with self.subTest(launcher=path, option=option):
+                    shutil.rmtree(self.folder)
+                    os.mkdir(self.folder)
+                    status, output, errors = self.bash(f"{path} {option} -n 2 {EXCHANGE}")
+                    self.assertEqual((status, errors), (0, ""))
+                    ranks = re.findall(r"rank (\d/2) local \d/2 hosts 2 by hydra", output)
+                    self.assertEqual(sorted(ranks), ["0/2", "0/2", "1/2", "1/2"], output)
+
     def test_other_launchers_name_the_cause(self):
         for path in hydras():
             with self.subTest(launcher=path):

@@ -57,13 +57,14 @@ TEST(LineBuffer, SplitsAnyFragments) {
 }
 
 TEST(Address, TextIsReadAgain) {
-  const Address address{7, 123456789012, "weft-pmi-name", "secret"};
-  EXPECT_EQ(address.text(), "7:123456789012:weft-pmi-name:secret");
+  const Address address{7, 983, 123456789012, "weft-pmi-name", "secret"};
+  EXPECT_EQ(address.text(), "7:983:123456789012:weft-pmi-name:secret");
   const auto read = Address::parse(address.text());
   ASSERT_TRUE(read);
   EXPECT_EQ(read->text(), address.text());
-  for (const char* text : {"", "7", "7:1:name", "7:1:name:", "7:1::secret", "x:1:name:secret",
-                           "7:x:name:secret", "-1:1:name:secret", "7:1:name:secret:more"})
+  for (const char* text :
+       {"", "7", "7:3:1:name", "7:3:1:name:", "7:3:1::secret", "x:3:1:name:secret", "7:x:1:name:secret",
+        "7:3:x:name:secret", "-1:3:1:name:secret", "7:3:1:name:secret:more"})
     EXPECT_FALSE(Address::parse(text)) << text;
 }
 

@@ -24,7 +24,8 @@ inline constexpr const char* kAddressVariable = "WEFT_JOB_SOCKET";
 
 struct Address {
   int process = 0;      ///< number of the process among those of its mpiexec
-  ino_t inherited = 0;  ///< socket_number() of the descriptor that the process inherits
+  int descriptor = 0;   ///< that the process inherits
+  ino_t inherited = 0;  ///< socket_number() of it
   std::string name;     ///< abstract name of mpiexec's socket
   std::string secret;   ///< known to the processes of mpiexec, and to others of the user who can read their
                         ///< environment

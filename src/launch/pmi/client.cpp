@@ -266,6 +266,7 @@ Status Client::finalize() {
 }
 
 Status Client::set_rank(const Lookup& lookup, const Connection& connection) {
+  weft_mpiexec_ = connection.weft_mpiexec;
   if (connection.rank_of_size) {
     std::tie(job_.rank, job_.size) = *connection.rank_of_size;
     return {};
@@ -308,7 +309,6 @@ Status Client::open_server() {
 }
 
 Status Client::open_job(const Lookup& lookup) {
-  weft_mpiexec_ = lookup("WEFT_JOB_ID") != nullptr;
   spawned_ = lookup("PMI_SPAWNED") != nullptr && parse_int(lookup("PMI_SPAWNED"), 1, 1);
   auto reply = call(Message("init").add("pmi_version", 1).add("pmi_subversion", 1), "response_to_init");
   if (!reply) return std::move(reply).error();

@@ -47,34 +47,41 @@ std::optional<int> lock(int fd) {
   return ::fcntl(fd, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK && whole.l_pid > 0 ? whole.l_pid : 0;
 }
 
-Error lost(const std::string& descriptor, const std::string& rest) {
-  return Error(Errc::other, "descriptor " + descriptor +
+/// Returns whether a launcher has started this process that runs inside of the job of Weft's mpiexec: mpiexec
+/// removes these variables.
+bool in_inner_job(const Lookup& lookup) {
+  return lookup("PMI_PORT") != nullptr || lookup("PMIX_NAMESPACE") != nullptr ||
+         lookup("SLURM_STEP_NUM_TASKS") != nullptr;
+}
+
+Error lost(int descriptor, const std::string& rest) {
+  return Error(Errc::other, "descriptor " + std::to_string(descriptor) +
                                 " (PMI_FD), the connection to the launcher, was closed or replaced before "
                                 "MPI_Init, by a shell or a wrapper" +
                                 rest);
 }
 
-Error unreachable_mpiexec(const std::string& descriptor, const std::string& why) {
-  return lost(descriptor,
+Error unreachable_mpiexec(const Address& address, const std::string& why) {
+  return lost(address.descriptor,
               ", and mpiexec cannot be reached at its socket (" + why +
                   "). Has it ended? A container must share the network of the host (--network=host) and run "
                   "as the same user, or leave the descriptor open.");
 }
 
 /// Asks mpiexec for the rank of this process.
-Result<Connection> join(const Address& address, const std::string& descriptor) {
+Result<Connection> join(const Address& address) {
   Owned socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const local_socket::AbstractName name(address.name);
   if (socket.get() < 0 ||
       local_socket::retry_on_eintr([&] { return ::connect(socket.get(), name.address(), name.size()); }) != 0)
-    return unreachable_mpiexec(descriptor, std::strerror(errno));
+    return unreachable_mpiexec(address, std::strerror(errno));
   if (!local_socket::same_user(socket.get()))
-    return unreachable_mpiexec(descriptor, "another user has the socket");
+    return unreachable_mpiexec(address, "another user has the socket");
   const std::string request =
       Message("join").add("process", address.process).add("secret", address.secret).line();
   if (::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size()))
-    return unreachable_mpiexec(descriptor, std::strerror(errno));
+    return unreachable_mpiexec(address, std::strerror(errno));
   LineBuffer lines;
   std::optional<std::string> line;
   while (!(line = lines.next())) {
@@ -82,16 +89,16 @@ Result<Connection> join(const Address& address, const std::string& descriptor) {
     const ssize_t n =
         local_socket::retry_on_eintr([&] { return ::recv(socket.get(), bytes, sizeof bytes, 0); });
     if (n <= 0 || lines.overfull())
-      return unreachable_mpiexec(descriptor, n < 0 ? std::strerror(errno) : "it refuses this process");
+      return unreachable_mpiexec(address, n < 0 ? std::strerror(errno) : "it refuses this process");
     lines.append({bytes, static_cast<size_t>(n)});
   }
   const auto reply = Message::parse(*line);
   const int rank = reply ? reply->find_int("rank").value_or(-1) : -1;
   const int size = reply ? reply->find_int("size").value_or(0) : 0;
-  if (rank >= 0 && rank < size) return Connection{socket.release(), std::pair(rank, size)};
+  if (rank >= 0 && rank < size) return Connection{socket.release(), true, std::pair(rank, size)};
   const std::string* const why = reply ? reply->find("msg") : nullptr;
   if (why != nullptr && *why == kRankInUse) return rank_in_use(reply->find_int("pid").value_or(0));
-  return unreachable_mpiexec(descriptor, why != nullptr ? unescape(*why).value_or(*why) : "'" + *line + "'");
+  return unreachable_mpiexec(address, why != nullptr ? unescape(*why).value_or(*why) : "'" + *line + "'");
 }
 
 }  // namespace
@@ -106,30 +113,31 @@ Error rank_in_use(int pid) {
 }
 
 bool has_connection(const Lookup& lookup) {
-  return lookup("PMI_FD") != nullptr ||
-         (lookup(kAddressVariable) != nullptr && lookup("PMI_SIZE") != nullptr);
+  if (lookup(kAddressVariable) == nullptr) return lookup("PMI_FD") != nullptr;
+  return !in_inner_job(lookup) && (lookup("PMI_FD") != nullptr || lookup("PMI_SIZE") != nullptr);
 }
 
 Result<Connection> open_connection(const Lookup& lookup) {
   auto fd = read_int(lookup, "PMI_FD", 0, kMaxDescriptor);
   if (!fd) return std::move(fd).error();
   const char* const text = lookup(kAddressVariable);
-  const auto address = text != nullptr ? Address::parse(text) : std::nullopt;
-  const std::string descriptor = *fd ? std::to_string(**fd) : "of the launcher";
+  auto address = text != nullptr ? Address::parse(text) : std::nullopt;
   if (text != nullptr && !address)
     return Error(Errc::other, std::string(kAddressVariable) + "=" + text +
                                   " is not what mpiexec has set: pass the variable on as it is");
+  // Hydra in a script of mpiexec passes the address on, and has another descriptor.
+  if (address && *fd && **fd != address->descriptor) address.reset();
   const ino_t number = *fd ? socket_number(**fd) : 0;
   if (address ? number == address->inherited : number != 0) {
     if (const auto holder = lock(**fd)) return rank_in_use(*holder);
     ::fcntl(**fd, F_SETFD, FD_CLOEXEC);
-    return Connection{**fd, std::nullopt};
+    return Connection{**fd, address || (text == nullptr && lookup("WEFT_JOB_ID") != nullptr)};
   }
-  if (address) return join(*address, descriptor);
-  if (lookup("WEFT_JOB_ID") != nullptr)
-    return lost(descriptor, std::string(", and ") + kAddressVariable +
-                                ", by which mpiexec can be reached all the same, is not set: pass it on");
-  return lost(descriptor,
+  if (address) return join(*address);
+  if (text == nullptr && lookup("WEFT_JOB_ID") != nullptr)
+    return lost(**fd, std::string(", and ") + kAddressVariable +
+                          ", by which mpiexec can be reached all the same, is not set: pass it on");
+  return lost(**fd,
               ": let the script use other numbers, and let the wrapper keep the descriptor open (Python's "
               "subprocess: close_fds=False)");
 }

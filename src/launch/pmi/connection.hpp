@@ -12,8 +12,9 @@
 namespace weft::launch::pmi {
 
 struct Connection {
-  int fd;                                           ///< close-on-exec
-  std::optional<std::pair<int, int>> rank_of_size;  ///< rank and size, if mpiexec has told them
+  int fd;  ///< close-on-exec
+  bool weft_mpiexec = false;
+  std::optional<std::pair<int, int>> rank_of_size{};  ///< rank and size, if mpiexec has told them
 };
 
 /// Returns whether the variables name a descriptor, or Weft's mpiexec can tell what they lack.
