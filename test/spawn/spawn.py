@@ -168,6 +168,16 @@ class Info(Processes):
             _, (child,) = self.info("spawned-program", 1, key, self.folder)
             self.assertIn(f"folder {self.folder}", child)
 
+    def test_a_script_that_closes_descriptors(self):
+        script = os.path.join(self.folder, "script")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(f"#!{sys.executable}\nimport subprocess, sys\n")
+            file.write(f"sys.exit(subprocess.call([{PROGRAM!r}, *sys.argv[1:]]))\n")
+        os.chmod(script, 0o755)
+        (parent,), children = self.info(script, 2)
+        self.assertEqual(parent, "rank 0: class 0, 2 started, 0 not: ")
+        self.assertEqual([child[: len("child 0 of 2")] for child in children], ["child 0 of 2", "child 1 of 2"])
+
     def test_soft(self):
         parents, children = self.info(PROGRAM, 4, "soft", "1:3:2", ranks=2)
         self.assertEqual(len(children), 3)
