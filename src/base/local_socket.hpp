@@ -41,8 +41,8 @@ auto retry_on_eintr(Call&& call) {
 /// Returns true if the peer of a connection runs as this user.
 [[nodiscard]] bool same_user(int connection);
 
-/// Returns the user that a connection's peer runs as, its process; nothing: see errno. The process is 0 if
-/// this process cannot see it (pid_namespaces(7)).
+/// Returns user and process of a connection's peer; nothing: see errno. The process is 0 if this process
+/// cannot see it (pid_namespaces(7)).
 [[nodiscard]] std::optional<ucred> peer(int connection);
 
 /// Receives bytes without waiting, and the process that has sent them if the socket has SO_PASSCRED, else 0.

@@ -89,6 +89,8 @@ TEST(Reachable, ALauncherInsideOfAJobOfMpiexecIsTheLauncher) {
     Variables inner = outer;
     inner[name] = "4";
     EXPECT_FALSE(pmi::has_connection(lookup_in(inner))) << name;
+    inner["PMI_FD"] = "5";  // srun --mpi=pmi2
+    EXPECT_TRUE(pmi::has_connection(lookup_in(inner))) << name;
   }
   Variables hydra = outer;
   hydra["PMI_FD"] = "1000";

@@ -199,7 +199,10 @@ wait $! && echo first $?
 
     def test_many_at_once_never_hang(self):
         """The fate of the second depends on whether it comes before the end of the first."""
-        for script in (f"{EXCHANGE} & {EXCHANGE}; wait", f"{CLOSING} {EXCHANGE} & {CLOSING} {EXCHANGE} & {EXCHANGE}; wait"):
+        for script in (
+            f"{EXCHANGE} & {EXCHANGE}; wait",
+            f"{CLOSING} {EXCHANGE} & {CLOSING} {EXCHANGE} & {EXCHANGE}; wait",
+        ):
             for _ in range(3):
                 with self.subTest(script=script):
                     self.setUp()

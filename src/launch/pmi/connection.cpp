@@ -54,6 +54,12 @@ bool in_inner_job(const Lookup& lookup) {
          lookup("SLURM_STEP_NUM_TASKS") != nullptr;
 }
 
+/// Returns whether Weft's mpiexec has given this descriptor to its rank.
+bool is_of_mpiexec(const char* fd, const char* address) {
+  const auto parsed = Address::parse(address);
+  return parsed && parse_int(fd, 0, kMaxDescriptor) == parsed->descriptor;
+}
+
 Error lost(int descriptor, const std::string& rest) {
   return Error(Errc::other, "descriptor " + std::to_string(descriptor) +
                                 " (PMI_FD), the connection to the launcher, was closed or replaced before "
@@ -113,8 +119,10 @@ Error rank_in_use(int pid) {
 }
 
 bool has_connection(const Lookup& lookup) {
-  if (lookup(kAddressVariable) == nullptr) return lookup("PMI_FD") != nullptr;
-  return !in_inner_job(lookup) && (lookup("PMI_FD") != nullptr || lookup("PMI_SIZE") != nullptr);
+  const char *const fd = lookup("PMI_FD"), *const text = lookup(kAddressVariable);
+  if (text == nullptr) return fd != nullptr;
+  if (in_inner_job(lookup)) return fd != nullptr && !is_of_mpiexec(fd, text);
+  return fd != nullptr || lookup("PMI_SIZE") != nullptr;
 }
 
 Result<Connection> open_connection(const Lookup& lookup) {
