@@ -14,6 +14,22 @@ from support import PEER, clean_environment, hydras, run
 # Closes all descriptors from 3 on, as Python's subprocess does.
 CLOSING = 'python3 -c "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"'
 EXCHANGE = f"{PEER} exchange"
+GARBAGE = """
+import os, random, socket
+process, _, _, name, secret = os.environ["WEFT_JOB_SOCKET"].split(":")
+draw, kept = random.Random(int(process)), []
+for i in range(300):
+    one = socket.socket(socket.AF_UNIX)
+    one.connect("\\0" + name)
+    kept.append(one)
+    try:
+        one.send(draw.choice((b"", b"cmd=", b"cmd=join\\n", b"cmd=join process=0 secret=x\\n", draw.randbytes(100), b"x" * 70000,
+                              f"cmd=join process={draw.choice((-1, 99, 2**31 - 1, 2**40))} secret={secret}\\n".encode())))
+    except OSError:
+        pass
+    if i % 3 == 0:
+        kept.pop(draw.randrange(len(kept))).close()
+"""
 
 
 def works(*tool):
@@ -100,6 +116,13 @@ class LostDescriptor(Script):
         )
         self.assertEqual((status, output), (0, "3\n"))
         self.assertIn("(it refuses this process)", errors)
+
+    def test_garbage_at_the_socket_of_mpiexec(self):
+        with open(os.path.join(self.folder, "garbage.py"), "w", encoding="utf-8") as file:
+            file.write(GARBAGE)
+        status, output, errors = self.bash(f"{CLOSING} python3 ../garbage.py && {CLOSING} {EXCHANGE}")
+        self.assertEqual((status, errors), (0, ""))
+        self.check_job(output)
 
     @unittest.skipUnless(works("unshare", "-rn"), "no network namespaces")
     def test_everything_is_lost(self):
@@ -225,6 +248,7 @@ wait $! && echo first $?
 
 
 class Wrappers(Script):
+    @unittest.skipIf("TEST_SANITIZED" in os.environ, "the tools do not run programs with sanitizers")
     def test_tools_around_a_program(self):
         for tool, options in (("valgrind", "-q"), ("gdb", "-q -batch -return-child-result -ex run --args")):
             if not works(tool, *options.split()):
