@@ -17,6 +17,7 @@ FILE_TOP = """\
 #include "api/entry_point.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
+#include "api/inner_entry.hpp"
 #include "api/now.hpp"
 
 namespace core = weft::core;
@@ -158,7 +159,7 @@ def entry_point(api, function, large, implemented):
             lines = _caught(lines, f'out_of_memory("{name}", *to_communicator({comm.name}))')
         text = "\n".join("  " + line for line in [*lines, f"return general_{name}({passed});"])
     return (
-        f"{general}\nWEFT_EXPORT {function.prototype(large, 'P')} {{\n{text}\n}}\n"
+        f"{general}\nWEFT_EXPORT WEFT_INNER_ENTRY {function.prototype(large, 'P')} {{\n{text}\n}}\n"
         f'__attribute__((weak, alias("P{name}"))) WEFT_EXPORT {function.prototype(large)};\n'
     )
 

@@ -2,14 +2,13 @@
 // Opens libmpi_abi.so.1 in the folder above this library's. Its symbols stay private to this library: the
 // functions of the program's MPI have the same names.
 #include <dlfcn.h>
-#include <unistd.h>
 
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
 #include "api/compat/cxx.hpp"
+#include "api/compat/folder.hpp"
 #include "api/compat/native.hpp"
 
 namespace weft::compat {
@@ -29,13 +28,9 @@ namespace {
 
 /// Returns the path of libmpi_abi.so.1 for a library in lib/compat.
 std::string library_path() {
-  Dl_info info{};
-  char resolved[PATH_MAX];
-  if (::dladdr(&native, &info) == 0 || ::realpath(info.dli_fname, resolved) == nullptr)
-    fail("its own path is unknown");
-  std::string path = resolved;
-  for (int level = 0; level < 2; ++level) path.erase(path.rfind('/'));
-  return path + "/libmpi_abi.so.1";
+  const std::string folder = folder_of(&native);
+  if (folder.empty()) fail("its own path is unknown");
+  return folder.substr(0, folder.rfind('/')) + "/libmpi_abi.so.1";
 }
 
 /// Runs before the initialisers of all libraries and programs that need this one.
@@ -46,8 +41,9 @@ __attribute__((constructor)) void open_library() {
   constexpr size_t kCount = sizeof kNativeNames / sizeof kNativeNames[0];
   static_assert(sizeof(Native) == kCount * sizeof(void*));
   for (size_t i = 0; i < kCount; ++i) {
-    members[i] = ::dlsym(library, kNativeNames[i]);
-    if (members[i] == nullptr) fail(::dlerror());
+    void* const function = ::dlsym(library, kNativeNames[i]);
+    if (function == nullptr) fail(::dlerror());
+    members[i] = api::inner_entry(function);
   }
 #define WEFT_COMPAT_FIND(name)                                                                    \
   extensions.name = reinterpret_cast<decltype(extensions.name)>(::dlsym(library, "MPIX_" #name)); \

@@ -5,6 +5,7 @@
 #include <mpi.h>
 #include <weft.h>
 
+#include "api/inner_entry.hpp"
 #include "compat/native.hpp"
 
 namespace weft::compat {
@@ -36,11 +37,11 @@ extern Extensions extensions;
 /// Defines PMPI_NAME and its weak alias MPI_NAME. The symbols are assembler names: mpi.h declares functions
 /// of these names with other types.
 #define WEFT_COMPAT(result, name, parameters) WEFT_COMPAT_NAMED(result, name, parameters, "MPI_" #name)
-#define WEFT_COMPAT_NAMED(result, name, parameters, symbol)                  \
-  extern "C" __attribute__((visibility("default")))                          \
-  result weft_compat_P##name parameters __asm__("P" symbol);                 \
-  extern "C" __attribute__((visibility("default"), weak, alias("P" symbol))) \
-  result weft_compat_##name parameters __asm__(symbol);                      \
+#define WEFT_COMPAT_NAMED(result, name, parameters, symbol)                   \
+  extern "C" __attribute__((visibility("default")))                           \
+  WEFT_INNER_ENTRY result weft_compat_P##name parameters __asm__("P" symbol); \
+  extern "C" __attribute__((visibility("default"), weak, alias("P" symbol)))  \
+  result weft_compat_##name parameters __asm__(symbol);                       \
   extern "C" result weft_compat_P##name parameters
 
 /// Defines a data symbol. The symbol is an assembler name: mpi.h defines macros of these names.
