@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The translation libraries in lib/compat: the binary interfaces of other MPI libraries, on top of libmpi_abi.so.1, which
 # they open when they are loaded. libmpi.so.12: MPICH, Intel MPI, MVAPICH; Debian's name of it is libmpich.so.12.
-# libmpi.so.40: Open MPI 4 and 5.
+# libmpi.so.40: Open MPI 4 and 5. libmpi.so: one of the two, by the symbols that the program imports.
 file(GLOB compat_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/compat/*.cpp)
 # Hundreds of small functions that copy attributes and create keys: at -O3 each library takes 7 s to compile.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/api/compat/callbacks.cpp PROPERTIES COMPILE_OPTIONS -O1)
@@ -21,8 +21,10 @@ function(add_translation interface number)
   target_compile_definitions(${target} PRIVATE WEFT_COMPAT_${macro})
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${WEFT_GENERATED_DIR} ${WEFT_GENERATED_DIR}/include ${CMAKE_SOURCE_DIR}/include)
   target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
+  # -Bsymbolic-functions: two of these libraries in one process do not call each other. Objects must remain replaceable: a
+  # program may have copies of them.
   target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc LINKER:-soname,libmpi.so.${number}
-                      LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/compat.map)
+                      LINKER:-Bsymbolic-functions LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/compat.map)
   if(NOT WEFT_SANITIZE)
     target_link_options(${target} PRIVATE LINKER:--no-undefined)
   endif()
@@ -32,17 +34,33 @@ endfunction()
 add_translation(mpich 12)
 add_translation(openmpi 40)
 
-# Further names of it: libraries without code that need it. dlopen("libmpi.so") is how mpi4py looks for an MPI.
+# A further name of MPICH's: a library without code that needs it.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/compat/empty.c CONTENT "")
-foreach(name mpi mpich)
-  add_library(compat_name_${name} SHARED ${CMAKE_BINARY_DIR}/compat/empty.c)
-  set_target_properties(compat_name_${name} PROPERTIES OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/compat
-                        BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "\$ORIGIN")
-  target_link_options(compat_name_${name} PRIVATE LINKER:--no-as-needed)
-  target_link_libraries(compat_name_${name} PRIVATE compat_mpich)
-endforeach()
-set_target_properties(compat_name_mpi PROPERTIES NO_SONAME ON)
-set_target_properties(compat_name_mpich PROPERTIES SOVERSION 12)
+add_library(compat_name_mpich SHARED ${CMAKE_BINARY_DIR}/compat/empty.c)
+set_target_properties(compat_name_mpich PROPERTIES OUTPUT_NAME mpich SOVERSION 12 LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/compat
+                      BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "\$ORIGIN")
+target_link_options(compat_name_mpich PRIVATE LINKER:--no-as-needed)
+target_link_libraries(compat_name_mpich PRIVATE compat_mpich)
+
+# The name that both have.
+set(compat_names ${CMAKE_BINARY_DIR}/compat/compat/unversioned_names.inc)
+add_custom_command(
+  OUTPUT ${compat_names}
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/compat/compat
+  COMMAND ${WEFT_PYTHON} ${CMAKE_SOURCE_DIR}/tools/compat_names.py ${compat_names} $<TARGET_FILE:compat_mpich> $<TARGET_FILE:compat_openmpi>
+  DEPENDS compat_mpich compat_openmpi ${CMAKE_SOURCE_DIR}/tools/compat_names.py
+  VERBATIM)
+add_library(compat_name_mpi SHARED ${CMAKE_SOURCE_DIR}/src/api/compat/unversioned/library.cpp ${compat_names})
+set_target_properties(compat_name_mpi PROPERTIES OUTPUT_NAME mpi NO_SONAME ON LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/compat
+                      BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "\$ORIGIN" LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/compat.map)
+target_compile_features(compat_name_mpi PRIVATE cxx_std_20)
+target_include_directories(compat_name_mpi PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/compat ${WEFT_GENERATED_DIR}
+                           ${WEFT_GENERATED_DIR}/include ${CMAKE_SOURCE_DIR}/include)
+target_link_options(compat_name_mpi PRIVATE -static-libstdc++ -static-libgcc LINKER:-soname,libmpi.so LINKER:--no-as-needed
+                    LINKER:-Bsymbolic-functions LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/compat.map)
+target_link_libraries(compat_name_mpi PRIVATE compat_openmpi ${CMAKE_DL_LIBS})
+add_dependencies(compat_name_mpi weft_bindings)
+weft_portable(compat_name_mpi)
 
 # The routines of Fortran with the interfaces of these libraries: the sources of libmpi_abi_fortran.so.1 but for mpi_f08,
 # compiled with a mpi.h that has the other interface's types and values.

@@ -16,6 +16,7 @@ constexpr std::string_view kLibraries[] = {"libmpi.so.",     "libmpich.so.",    
                                            "libmpifort.so.", "libmpichfort.so."};
 
 bool is_other_mpi(std::string_view file) {
+  if (file == kUnversioned) return true;
   for (const std::string_view library : kLibraries)
     if (file.starts_with(library)) return true;
   return false;

@@ -8,6 +8,9 @@
 
 namespace weft::mpiexec {
 
+/// The name that libraries of Open MPI and of MPICH have, if a program does not need a version.
+inline constexpr const char* kUnversioned = "libmpi.so";
+
 /// Returns the path of the library of Open MPI, MPICH or Intel MPI that the process has loaded, from
 /// /proc/PID/maps; empty if there is none, or if the file cannot be read. The libraries of lib/compat are
 /// Weft's.

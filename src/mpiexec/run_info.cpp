@@ -34,6 +34,14 @@ bool is_mpi_symbol(const std::string& name, bool fortran) {
   return false;
 }
 
+/// Returns the name of the library with the interface of a program that needs `library`.
+std::string versioned(const std::string& library, const std::string& program) {
+  if (library != kUnversioned) return library;
+  for (const std::string& name : read_symbols(program).imported)
+    if (name.starts_with("ompi_") || name.starts_with("OMPI_")) return "libmpi.so.40";
+  return "libmpi.so.12";
+}
+
 const char* interface_of(const std::string& library) {
   if (library == "libmpi_abi.so.1") return "the standard ABI";
   if (library.starts_with("libmpi") && library.ends_with(".so.12")) return "MPICH, Intel MPI, MVAPICH";
@@ -91,17 +99,21 @@ Result<RunInfo> run_info(const std::string& path, const std::string& library_dir
     found = true;
     const bool keeps = is_fortran(library) && !own_fortran.empty();
     const std::string given = own ? library_directory + "/" + library : keeps ? own_fortran : translation;
-    info.text += "linked with " + library + " (" + interface_of(library) + ")\n";
+    const std::string interface = versioned(library, program);
+    info.text += "linked with " + library + " (" + interface_of(interface) +
+                 (interface == library ? "" : ", by the symbols that it imports") + ")\n";
     info.text += "mpiexec gives it " + (given.empty() ? "no library: Weft has none of this name" : given) +
                  (keeps ? ", its own, for objects of its modules" : "") + "\n";
     if (given.empty())
       info.runs = false;
     else
-      compare_symbols(info, program, given);
+      compare_symbols(info, program,
+                      interface == library ? given : library_directory + "/compat/" + interface);
   }
   if (!found)
     info.text +=
-        "not linked with MPI; what it loads finds libmpi_abi.so.1, libmpi.so.12 and libmpi.so.40 in " +
+        "not linked with MPI; what it loads finds libmpi_abi.so.1, libmpi.so.12, libmpi.so.40 and libmpi.so "
+        "in " +
         library_directory + " and its folder compat\n";
   return info;
 }

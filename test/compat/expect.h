@@ -31,6 +31,11 @@ static inline void begin(int* argc, char*** argv) {
   int length;
   OK(MPI_Get_library_version(version, &length));
   EXPECT(strncmp(version, "Weft ", 5) == 0 && (int)strlen(version) == length);
+#ifdef OPEN_MPI
+  EXPECT(strstr(version, "Open MPI") != NULL && strstr(version, "MPICH") == NULL);
+#elif defined(MPICH_VERSION)
+  EXPECT(strstr(version, "MPICH") != NULL && strstr(version, "Open MPI") == NULL);
+#endif
 }
 /// Ends MPI; the test looks for the line of rank 0.
 static inline int end(void) {

@@ -5,8 +5,6 @@
 
 namespace weft::compat {
 
-int unweighted[1], weights_empty[1];
-
 WEFT_COMPAT_DATA(int* const, MPI_UNWEIGHTED, unweighted)
 WEFT_COMPAT_DATA(int* const, MPI_WEIGHTS_EMPTY, weights_empty)
 WEFT_COMPAT_DATA(const MPI_T_pvar_handle, MPI_T_PVAR_ALL_HANDLES, MPI_T_PVAR_ALL_HANDLES)

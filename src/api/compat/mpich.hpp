@@ -11,6 +11,8 @@
 
 namespace weft::compat {
 
+inline constexpr const char* kInterface = "MPICH";
+
 using Handle = int;
 using FileHandle = void*;
 
@@ -26,8 +28,9 @@ inline void* const kInPlace = reinterpret_cast<void*>(-1);
 inline void* const kBufferAutomatic = reinterpret_cast<void*>(-2);
 constexpr MPI_Offset kDisplacementCurrent = -54278278;
 
-/// MPI_UNWEIGHTED and MPI_WEIGHTS_EMPTY are the addresses of these.
-extern int unweighted[], weights_empty[];
+/// Values of the variables MPI_UNWEIGHTED and MPI_WEIGHTS_EMPTY, of which programs may have copies.
+inline int* const unweighted = reinterpret_cast<int*>(2);
+inline int* const weights_empty = reinterpret_cast<int*>(3);
 
 /// MPI_T_PVAR_ALL_HANDLES is a variable of the library.
 inline MPI_T_pvar_handle in_pvar(MPI_T_pvar_handle handle) { return handle; }

@@ -5,7 +5,7 @@
 
 namespace weft::compat {
 
-bool several_threads = false;
+bool several_threads = true;
 
 void Slots::grow() {
   if (used_ == kChunks) throw std::bad_alloc();

@@ -17,9 +17,10 @@ namespace weft::compat {
 /// A handle value that is invalid for every kind of the standard ABI.
 inline constexpr uintptr_t kInvalidNative = 1;
 
-/// True once several threads may call MPI at the same time.
+/// False if the program has started MPI through this library, with a level below MPI_THREAD_MULTIPLE. Another
+/// library of the process may have started it with any level.
 extern bool several_threads __attribute__((visibility("hidden")));
-inline void expect_threads() { several_threads = true; }
+inline void expect_threads(bool several) { several_threads = several; }
 
 /// A kind of handle. Its handles are 0xc0000000 | kind << 26 | index. Constants of the calls, not members of
 /// Slots: the compiler computes with them.
@@ -154,6 +155,13 @@ class PredefinedTable {
 template <class K>
 inline constexpr PredefinedTable<K> kPredefined{};
 
+/// Datatypes of weft.h, for programs that know them by their numbers: mpi4py's Datatype.fromhandle(0x24b).
+template <class K>
+inline bool is_extension(uintptr_t handle) {
+  return std::is_same_v<K, Type> && (handle == reinterpret_cast<uintptr_t>(MPIX_BFLOAT16) ||
+                                     handle == reinterpret_cast<uintptr_t>(MPIX_C_FLOAT16));
+}
+
 /// A function of this translation unit that calls nothing: the compiler knows the registers that it changes,
 /// and callers save no others (-fipa-ra).
 template <class K>
@@ -162,7 +170,8 @@ template <class K>
   for (size_t i = 0; i < K::kCount; ++i)
     if (K::kBegin[i].foreign == handle)
       return reinterpret_cast<typename K::Native>(static_cast<uintptr_t>(K::kBegin[i].native));
-  return reinterpret_cast<typename K::Native>(kInvalidNative);
+  const auto number = static_cast<uintptr_t>(handle);
+  return reinterpret_cast<typename K::Native>(is_extension<K>(number) ? number : kInvalidNative);
 }
 /// The native handle of a handle of the program. Invalid handles become invalid native handles. A call for a
 /// predefined handle would cost as much as the rest of a function, and for a request or a window, which are

@@ -35,6 +35,16 @@ WEFT_COMPAT_ATTRIBUTE(COMM_)
 WEFT_COMPAT_ATTRIBUTE(TYPE_)
 WEFT_COMPAT_ATTRIBUTE(WIN_)
 
+/// Start of MPI inside of Open MPI. Programs that open the library with dlopen, such as NEURON, look for it
+/// to tell whose library it is.
+extern "C" __attribute__((visibility("default"))) int ompi_mpi_init(int /*argc*/, char** /*argv*/,
+                                                                    int required, int* provided,
+                                                                    bool /*again*/) {
+  const int code = native.Init_thread(nullptr, nullptr, in_thread_level(required), provided);
+  if (code == MPI_SUCCESS) *provided = out_thread_level(*provided);
+  return out_error(code);
+}
+
 // --- extensions ---
 WEFT_COMPAT_NAMED(int, X_Query_rocm_support, (void), "MPIX_Query_rocm_support") { return 0; }
 

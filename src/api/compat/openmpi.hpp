@@ -11,6 +11,8 @@
 
 namespace weft::compat {
 
+inline constexpr const char* kInterface = "Open MPI";
+
 using Handle = void*;
 using FileHandle = void*;
 

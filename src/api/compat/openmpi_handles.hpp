@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "api/compat/native.hpp"
 #include "api/compat/openmpi.hpp"
@@ -74,12 +75,19 @@ WEFT_COMPAT_KIND(Session, MPI_Session, ompi_mpi_instance_null, MPI_SESSION_NULL)
 template <class K>
 using ForeignOf = Handle;
 
+/// Datatypes of weft.h, for programs that know them by their numbers: mpi4py's Datatype.fromhandle(0x24b).
+template <class K>
+inline bool is_extension(const void* handle) {
+  return std::is_same_v<K, Type> && (handle == MPIX_BFLOAT16 || handle == MPIX_C_FLOAT16);
+}
+
 /// The native handle of a handle of the program. An invalid address is read, as in Open MPI; a small value
 /// becomes an invalid native handle.
 template <class K>
 inline typename K::Native in(Handle handle) {
   if (reinterpret_cast<uintptr_t>(handle) < kFirstAddress) [[unlikely]]
-    return reinterpret_cast<typename K::Native>(kInvalidNative);
+    return reinterpret_cast<typename K::Native>(is_extension<K>(handle) ? reinterpret_cast<uintptr_t>(handle)
+                                                                        : kInvalidNative);
   uint64_t mark;
   std::memcpy(&mark, handle, sizeof mark);
   if (mark != kPredefinedMark) [[unlikely]]
@@ -92,12 +100,14 @@ inline typename K::Native in(Handle handle) {
 template <class K>
 inline Handle out(typename K::Native native) {
   const auto value = reinterpret_cast<uintptr_t>(native);
-  return value < kFirstAddress ? foreign_table.find(value) : static_cast<void*>(native);
+  if (value >= kFirstAddress) return static_cast<void*>(native);
+  void* const object = foreign_table.find(value);
+  return object == nullptr && is_extension<K>(native) ? native : object;
 }
 /// Handles take no memory of this library.
 template <class K>
 inline void release(Handle /*handle*/) {}
-inline void expect_threads() {}
+inline void expect_threads(bool /*several*/) {}
 
 /// Numbers of the predefined handles of one kind in Fortran. Other objects have the numbers of the standard
 /// ABI, which are larger.

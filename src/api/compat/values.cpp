@@ -2,6 +2,7 @@
 // Functions with constants behind pointers: attributes, the arguments of a derived datatype. Error classes,
 // version, start of MPI.
 #include <new>
+#include <string>
 
 #include "api/compat/translate.hpp"
 
@@ -130,6 +131,18 @@ WEFT_COMPAT(int, Abi_get_version, (int* major, int* minor)) {
   return MPI_SUCCESS;
 }
 
+/// Programs look for the name of the MPI for which they were built.
+WEFT_COMPAT(int, Get_library_version, (char* version, int* length)) {
+  char native_text[MPI_MAX_LIBRARY_VERSION_STRING];
+  const int code = native.Get_library_version(version == nullptr ? nullptr : native_text, length);
+  if (code == MPI_SUCCESS) {
+    std::string text = native_text;
+    text = text.substr(0, text.find(" (")) + " (binary interface of " + kInterface + ")";
+    out_string(version, text.c_str(), foreign::MAX_LIBRARY_VERSION_STRING, length);
+  }
+  return out_error(code);
+}
+
 /// The mpi.h of the interface lacks the constants of later versions.
 WEFT_COMPAT(int, Get_version, (int* version, int* subversion)) {
   if (version != nullptr) *version = foreign::kVersion;
@@ -149,16 +162,25 @@ WEFT_COMPAT(int, Error_string, (int code, char* text, int* length)) {
   return out_error(result);
 }
 
+static bool has_sessions = false;
+WEFT_COMPAT(int, Init, (int* argc, char*** argv)) {
+  const int code = native.Init(argc, argv);
+  int level;
+  if (code == MPI_SUCCESS && native.Query_thread(&level) == MPI_SUCCESS)
+    expect_threads(level == MPI_THREAD_MULTIPLE || has_sessions);
+  return out_error(code);
+}
 WEFT_COMPAT(int, Init_thread, (int* argc, char*** argv, int required, int* provided)) {
   const int code = native.Init_thread(argc, argv, in_thread_level(required), provided);
   if (code == MPI_SUCCESS) {
-    if (*provided == MPI_THREAD_MULTIPLE) expect_threads();
+    expect_threads(*provided == MPI_THREAD_MULTIPLE || has_sessions);
     *provided = out_thread_level(*provided);
   }
   return out_error(code);
 }
 WEFT_COMPAT(int, Session_init, (Handle info, Handle errhandler, Handle* session)) try {
-  expect_threads();  // the level of a session is known by its info alone
+  has_sessions = true;
+  expect_threads(true);  // the level of a session is known by its info alone
   HandleOut<Session> created(session);
   const int code = native.Session_init(in<Info>(info), in<Errhandler>(errhandler), created.get());
   created.finish();
