@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The prefix: bin/ lib/ include/ share/weft/. A wheel (scikit-build-core) installs the same files into the
-# environment's prefix through the data scheme, and the Python package into site-packages. Component `demo`: the part that
-# `make demo` builds and installs first.
+# The prefix: bin/ lib/ include/ share/weft/. A wheel (scikit-build-core) has the same prefix in the folder lib/weft of the
+# environment, where no other package has files, and the Python package in site-packages. Of the names that other packages
+# of MPI have, too, it installs those of commands alone. Component `demo`: the part that `make demo` builds and installs first.
 if(SKBUILD)
-  set(root ${SKBUILD_DATA_DIR}/)
+  set(root ${SKBUILD_DATA_DIR}/lib/weft/)
+  set(manual_root ${SKBUILD_DATA_DIR}/)
   set(python_root ${SKBUILD_PLATLIB_DIR})
 else()
   set(root "")
+  set(manual_root "")
   set(python_root share/weft/python)
 endif()
 set(WEFT_LIBEXEC_DIR ${root}libexec/weft)  # internal programs, started by `weft`
@@ -96,8 +98,16 @@ if(NOT SKBUILD)  # a wheel depends on these packages
           PATTERN "__pycache__" EXCLUDE PATTERN "bin" EXCLUDE)
   install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/weft.sh DESTINATION bin RENAME weft)
 endif()
-install(FILES ${CMAKE_SOURCE_DIR}/cli/man/weft.1 ${CMAKE_SOURCE_DIR}/cli/man/mpiexec.1 DESTINATION ${root}share/man/man1)
-install(DIRECTORY ${WEFT_GENERATED_DIR}/man/ DESTINATION ${root}share/man/man3)
+install(FILES ${CMAKE_SOURCE_DIR}/cli/man/weft.1 ${CMAKE_SOURCE_DIR}/cli/man/mpiexec.1 DESTINATION ${manual_root}share/man/man1)
+install(DIRECTORY ${WEFT_GENERATED_DIR}/man/ DESTINATION ${manual_root}share/man/man3)
 install(FILES ${CMAKE_SOURCE_DIR}/tools/gdb/weft.py DESTINATION ${WEFT_SHARE_DIR}/gdb)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${WEFT_SHARE_DIR})
 install(FILES ${WEFT_GENERATED_DIR}/coverage.md DESTINATION ${WEFT_SHARE_DIR})
+
+# --- the environment of a wheel ---
+if(SKBUILD)
+  foreach(program mpiexec mpirun mpicc mpicxx mpic++ mpiCC mpifort mpif90 mpif77)
+    install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/environment.sh DESTINATION ${SKBUILD_DATA_DIR}/bin RENAME ${program})
+  endforeach()
+  install(FILES ${CMAKE_SOURCE_DIR}/tools/wrappers/weft_mpi.pth DESTINATION ${python_root})
+endif()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Prefix: finds the installation of this Python package, made by `make`, `cmake --install` or pip.
+# Prefix: finds the installation of this Python package, made by `make`, `cmake --install` or pip, which puts it in lib/weft
+# of an environment.
 from __future__ import annotations
 
 import os
@@ -18,12 +19,16 @@ class NotInstalled(Refusal):
 def find() -> str:
     """Returns the folder with bin/, lib/ and include/. Raises NotInstalled."""
     package = os.path.dirname(os.path.abspath(__file__))
-    candidates = [
-        os.path.normpath(os.path.join(package, "..", "..", "..", "..")),  # share/weft/python/weft
+    above = os.path.normpath(os.path.join(package, "..", "..", "..", ".."))
+    environments = [
+        above,  # lib/pythonX.Y/site-packages/weft_mpi
         sysconfig.get_path("data"),
         sys.prefix,
         os.path.expanduser("~/.local"),  # pip install --user
     ]
+    candidates = [os.path.join(environment, "lib", "weft") for environment in environments]
+    if package.endswith("/share/weft/python/weft_mpi"):
+        candidates.insert(0, above)
     for prefix in candidates:
         if os.path.exists(os.path.join(prefix, "lib", LIBRARY)):
             return prefix

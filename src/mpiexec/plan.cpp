@@ -66,6 +66,11 @@ void prepend_library_path(Variables& variables, const Program& program, const st
   const std::string compat = directory + "/compat";
   if (::access(compat.c_str(), R_OK) == 0) prepend_path(variables, "LD_LIBRARY_PATH", compat);
   prepend_path(variables, "LD_LIBRARY_PATH", directory);
+  // mpi4py's binary packages search lib/ of Python's environment first, where another MPI may be.
+  const std::string for_mpi4py = compat + "/libmpi.so.12";
+  if (!variables.contains("MPI4PY_MPIABI") && !variables.contains("MPI4PY_LIBMPI") &&
+      ::access(for_mpi4py.c_str(), R_OK) == 0)
+    variables["MPI4PY_LIBMPI"] = for_mpi4py;
   // LD_PRELOAD also affects processes started by the program, so use it only if DT_RPATH overrides
   // LD_LIBRARY_PATH. Append: a profiler preloaded by the user must stay first to intercept MPI_ functions.
   const auto preload = [&](const std::string& library) {

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 
 SOURCE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 sys.path.insert(0, os.path.join(SOURCE, "tools", "setup"))
@@ -21,6 +22,14 @@ from packages import Pip, run  # noqa: E402
 MAX_MB = 10
 MAX_BUILD_S, MAX_INSTALL_S = 60, 30
 HELLO = "from mpi4py import MPI; print(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, MPI.Get_library_version())"
+# No launcher, no variable: the library, and workers that MPI_Comm_spawn starts.
+ALONE = """
+from mpi4py import MPI
+from mpi4py.futures import MPIPoolExecutor
+if __name__ == "__main__":
+    with MPIPoolExecutor(max_workers=2) as pool:
+        print(MPI.Get_library_version()[:4], MPI.COMM_WORLD.size, sum(pool.map(abs, range(-9, 0))))
+"""
 ARRAYS = """
 import numpy
 from mpi4py import MPI
@@ -113,6 +122,67 @@ class Wheel(unittest.TestCase):
             options += ["-i", rf"\btest_{module}\.py$"]
         printed = self.check("mpiexec", "-n", "2", python, suite, *options, env=variables)
         self.assertEqual(len(re.findall(r"^OK\b", printed, re.MULTILINE)), 2, printed)
+        self.beside_another_mpi(python, variables)
+
+    def beside_another_mpi(self, python, variables):
+        """Another package of the environment owns bin/mpiexec, lib/libmpi.so.12 and lib/libmpi_abi.so.1."""
+        program = os.path.join(self.folder, "alone.py")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write(ALONE)
+        self.assertEqual(self.check(python, program, env=variables), "Weft 1 45\n")
+        pip = Pip(os.path.join(SOURCE, "build", "tools", "pip")).find()
+        self.check(*pip, "--python", python, "install", "-q", "--no-index", "--no-deps", self.other_mpi())
+        self.assertEqual(self.check("mpiexec", env=variables), "another MPI\n")
+        self.assertEqual(self.check(python, program, env=variables), "Weft 1 45\n")
+        environment = os.path.dirname(os.path.dirname(python))
+        own = os.path.join(environment, "lib", "weft", "bin", "mpiexec")
+        printed = self.check(own, "-n", "2", python, "-c", HELLO, env=variables)
+        self.assertEqual(sorted(re.findall(r"^(\d) 2 Weft", printed, re.MULTILINE)), ["0", "1"], printed)
+        printed = self.check("weft", "run-info", python, env=variables)
+        self.assertRegex(
+            printed,
+            r"another MPI: other-mpi 1\.0 .*libmpi\.so\.12, libmpi_abi\.so\.1.*: mpiexec, mpicc in .* not Weft's",
+        )
+        self.check(*pip, "--python", python, "uninstall", "-q", "-y", "other-mpi")
+        printed = self.check("weft", "run-info", python, env=variables)
+        self.assertRegex(printed, r"another MPI: mpiexec, mpicc in .*: missing or not Weft's")
+        self.assertEqual(self.check(python, program, env=variables), "Weft 1 45\n")
+        self.check(
+            *pip,
+            "--python",
+            python,
+            "install",
+            "-q",
+            "--no-index",
+            "--no-deps",
+            "--force-reinstall",
+            self.wheels["weft_mpi"][0],
+        )
+        self.assertNotIn("another MPI", self.check("weft", "run-info", python, env=variables))
+
+    def other_mpi(self):
+        """Writes a wheel with names of an MPI's files; its library is that of an MPI if set-up has one."""
+        path = os.path.join(self.folder, "other_mpi-1.0-py3-none-any.whl")
+        library = os.path.join(SOURCE, "build", "tools", "mpich", "lib", "libmpi.so.12")
+        with zipfile.ZipFile(path, "w") as wheel:
+            data, info = "other_mpi-1.0.data/data/", "other_mpi-1.0.dist-info/"
+            names = [data + "bin/mpiexec", data + "bin/mpicc", data + "lib/libmpi_abi.so.1", data + "lib/libmpi.so.12"]
+            for name in names[:2]:
+                entry = zipfile.ZipInfo(name)
+                entry.external_attr = 0o100755 << 16
+                wheel.writestr(entry, "#!/bin/sh\necho another MPI\n")
+            wheel.writestr(names[2], "not a library")
+            if os.path.exists(library):
+                wheel.write(library, names[3])
+            else:
+                wheel.writestr(names[3], "not a library")
+            texts = {"METADATA": "Metadata-Version: 2.1\nName: other-mpi\nVersion: 1.0\n",
+                     "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}  # fmt: skip
+            for name, text in texts.items():
+                wheel.writestr(info + name, text)
+            names += [info + name for name in (*texts, "RECORD")]
+            wheel.writestr(info + "RECORD", "".join(f"{name},,\n" for name in names))
+        return path
 
     @staticmethod
     def found(variables):
@@ -133,7 +203,7 @@ class Wheel(unittest.TestCase):
             self.assertEqual(sorted(printed.split()), ["0/4", "1/4", "2/4", "3/4"])
         # A program that was built with another installation of Weft runs on the library of the wheel.
         self.check(os.path.join(SOURCE, "build", "prefix", "bin", "mpifort"), "-DF08_MODULE", hello, "-o", program)
-        libraries = dict(variables, LD_LIBRARY_PATH=os.path.join(environment, "lib"))
+        libraries = dict(variables, LD_LIBRARY_PATH=os.path.join(environment, "lib", "weft", "lib"))
         loaded = re.findall(r"libmpi_abi\S* => (\S+)", self.check("ldd", program, env=libraries))
         self.assertEqual({os.path.dirname(path) for path in loaded}, {libraries["LD_LIBRARY_PATH"]})
         printed = self.check("mpiexec", "-n", "4", program, env=libraries)
@@ -154,7 +224,7 @@ class Wheel(unittest.TestCase):
         for command in ("weft", "weft-mpi"):
             lines = self.check(command, "info", "--parsable", env=variables).splitlines()
             (prefix,) = [line.split(":", 2)[2] for line in lines if line.startswith("weft:prefix:")]
-            self.assertEqual(os.path.realpath(prefix), os.path.realpath(environment))
+            self.assertEqual(os.path.realpath(prefix), os.path.realpath(os.path.join(environment, "lib", "weft")))
         self.assertIn("Latency", self.check("weft", "bench", "latency", "-m", "8:8", env=variables))
 
 

@@ -3,9 +3,9 @@
 import json
 import os
 
-from weft_mpi import children, library, output, prefix
+from weft_mpi import children, conflicts, library, output, prefix
 from weft_mpi.doctor import windows
-from weft_mpi.doctor.finding import broken, ok, slow, unchecked
+from weft_mpi.doctor.finding import BROKEN, OK, Finding, broken, ok, slow, unchecked
 from weft_mpi.machine import files, pci, system
 
 MEBI = 1 << 20
@@ -17,6 +17,7 @@ def checks():
     """Yields all host findings in print order."""
     yield check_load()
     yield check_library()
+    yield check_other_mpi()
     yield from check_messages()
     yield windows.check_host()
     yield check_ptrace()
@@ -43,6 +44,16 @@ def check_library():
         return broken("library", str(problem), "correct the setting, or reinstall Weft")
     changed = [setting["variable"] for setting in found if setting["origin"] != "default"]
     return ok("library", library.version_text(loaded) + (f"; set here: {', '.join(changed)}" if changed else ""))
+
+
+def check_other_mpi():
+    """Reports other packages of MPI in the environment, which have files of the same names, and on the PATH."""
+    found = conflicts.find()
+    if not found:
+        return ok("other MPI", "none in this Python environment, none first on the PATH")
+    status = BROKEN if any(conflict.broken for conflict in found) else OK
+    remedies = dict.fromkeys(conflict.remedy for conflict in found)
+    return Finding("other MPI", status, "; ".join(conflict.text for conflict in found), "; ".join(remedies))
 
 
 def run_pairs(memory, ranks, size, seconds=SECONDS):
