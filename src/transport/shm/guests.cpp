@@ -114,6 +114,8 @@ void Shm::remove(Peer peer) {
 
 void Shm::drop_segment(OtherSegment& other) {
   auto& state = other.segment.header().guests[other.guest].state;
+  WEFT_ASSERT(phase_of(state.load(std::memory_order_relaxed)) == Guest::ready);  // T4
+  WEFT_ASSERT(other.segment.header().guests[other.guest].claim.load(std::memory_order_relaxed) == 0);
   state.store(with_phase(state.load(std::memory_order_relaxed), Guest::free), std::memory_order_release);
   std::erase_if(other_segments_, [&](const auto& segment) { return segment.get() == &other; });
 }

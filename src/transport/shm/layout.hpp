@@ -62,9 +62,11 @@ constexpr size_t record_bytes(size_t message) {
 /// Sizes in a record header of records without a message: skip to the start of the ring, or of the next line.
 inline constexpr uint32_t kWrap = UINT16_MAX, kNextLine = UINT16_MAX - 1;
 
+/// Laps are numbered with 16 bits, which begin shortly before they wrap, so that every program exercises it.
+inline constexpr uint32_t kFirstLap = 0xfffe;
 /// Header word of a record of `size` bytes at `position` (bytes since the ring was opened).
 constexpr uint32_t record_header(uint64_t position, uint32_t size) {
-  return static_cast<uint32_t>(position / kRingBytes + 1) << 16 | size;
+  return (static_cast<uint32_t>(position / kRingBytes) + kFirstLap) << 16 | size;
 }
 /// Returns the size in a header word; 0 if `word` is not a header of this lap.
 constexpr uint32_t size_in(uint32_t word, uint64_t position) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/assert.hpp"
 #include "transport/shm/layout.hpp"
 
 namespace weft::transport::shm {
@@ -31,8 +32,11 @@ class RingWriter {
       publish((begin & kMask) == 0 ? kWrap : kNextLine, begin);
     return ring_->data + (begin & kMask) + kRecordHeader;
   }
-  /// Publishes the reserved message.
-  void commit(size_t size) { publish(static_cast<uint32_t>(size), position_ + record_bytes(size)); }
+  /// Publishes the reserved message, which is not empty: a header of size 0 is none.
+  void commit(size_t size) {
+    WEFT_ASSERT(size != 0 && size <= kMaxRingMessage);
+    publish(static_cast<uint32_t>(size), position_ + record_bytes(size));
+  }
 
  private:
   static constexpr uint64_t kMask = kRingBytes - 1;
@@ -43,6 +47,7 @@ class RingWriter {
   }
   /// Publishes a record by storing its header word; `next` is the position of the following record.
   void publish(uint32_t size, uint64_t next) {
+    WEFT_ASSERT(next - consumed_ <= kRingBytes);  // T1
     auto& following = word_at(next);
     if (size_in(following.load(std::memory_order_relaxed), next) != 0) [[unlikely]]
       following.store(0, std::memory_order_relaxed);

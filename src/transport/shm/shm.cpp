@@ -273,6 +273,7 @@ std::byte* Shm::reserve_cell(Outgoing& out) {
 void Shm::fill_cell(Outgoing& out, uint32_t size) {
   const uint64_t index = out.ticket & (kQueueCells - 1);
   QueueCell& cell = out.area->cells[index];
+  WEFT_ASSERT(cell.sequence.load(std::memory_order_relaxed) + index == out.ticket);  // T2
   cell.source = out.source;
   cell.size = size;
   cell.sequence.store(out.ticket + 1 - index, std::memory_order_release);
@@ -290,6 +291,7 @@ bool Shm::unfilled() const {
 void Shm::skip_cell() {
   dead_tickets.add();
   const uint64_t index = head_ & (kQueueCells - 1);
+  WEFT_ASSERT(area_->cells[index].sequence.load(std::memory_order_relaxed) + index == head_);  // T2
   area_->cells[index].sequence.store(head_ + kQueueCells - index, std::memory_order_release);
   ++head_;
 }
@@ -323,7 +325,9 @@ void Shm::notify_sleeper(Peer peer) {
 std::optional<uint32_t> Shm::lease_slot_area(uint32_t ranks) {
   for (uint32_t index = 0; index < kSlotAreas; ++index) {
     SlotArea& area = area_->slot_areas[index];
-    if (area.left.load(std::memory_order_acquire) != slot_area_users_[index]) continue;
+    const uint32_t left = area.left.load(std::memory_order_acquire);
+    WEFT_ASSERT(left <= slot_area_users_[index]);  // T3
+    if (left != slot_area_users_[index]) continue;
     for (auto* word : {&area.done, &area.read}) word->store(0, std::memory_order_relaxed);
     area.left.store(0, std::memory_order_relaxed);
     for (Slot& slot : area.slots) slot.sequence.store(0, std::memory_order_relaxed);
@@ -355,6 +359,8 @@ size_t Shm::poll_ring(Incoming& in, Receiver& receiver, size_t limit) {
       in.position += block - in.position % block;
       continue;
     }
+    WEFT_ASSERT(size <= kMaxRingMessage &&
+                (in.position & kRingMask) + record_bytes(size) <= kRingBytes);  // T1
     // From the second message of a burst on, prefetch the following lines. Never after a single message: its
     // producer has fetched the next line for writing.
     if (delivered != 0) __builtin_prefetch(ring.data + ((in.position + kReadPrefetchBytes) & kRingMask));
