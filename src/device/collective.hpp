@@ -52,6 +52,8 @@ class CollectiveSlot {
   /// the next launch number. `not_started`: the resident kernel ended first; launch the call with number 0.
   /// An error if the GPU faulted.
   [[nodiscard]] Result<Outcome> poll();
+  /// Forgets the outcome of the last call, whose epoch may come again.
+  void clear_outcome();
   /// Whether the kernels can access buffers in this memory.
   [[nodiscard]] bool can_access(const Memory& memory) const;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A collective whose kernel cannot be launched on one GPU: all dependent ranks return an error, no rank
-// hangs, and the next call succeeds. Emulated driver only.
+// hangs, nobody stores into the buffers any more, and the next call succeeds. Emulated driver only.
+// Argument `direct`: of calls that store into the buffers of other ranks.
 #include <mpi.h>
 
 #include <cstdio>
@@ -70,6 +71,46 @@ void refuse(const char* fault, int count, Form form) {
   }
 }
 
+/// A broadcast fails on rank 1 only, also as the last call before the epochs restart.
+void fail_on_one_rank() {
+  Buffer in(Kind::device, sizeof(int), rank), out(Kind::device, sizeof(int), rank);
+  std::vector<char> own(sizeof(int));
+  const int value = rank + 1;
+  std::memcpy(own.data(), &value, sizeof value);
+  in.write(own);
+  for (int i = 0; i < 6; ++i) {
+    if (rank == 1) weft::test::cuda().fail("cuGraphLaunch:1:2");
+    const int code = MPI_Bcast(out.data(), 1, MPI_INT, 0, MPI_COMM_WORLD);
+    expect((code == MPI_SUCCESS) == (rank != 1), "another outcome", "a broadcast");
+    if (rank == 1) weft::test::cuda().fail("");
+    check_sum(in, out, 1, Form::blocking);
+  }
+}
+
+/// Rank 1 uses its buffer again as soon as its call has failed.
+void reuse_buffer() {
+  constexpr size_t kBytes = 4 << 20;
+  Buffer in(Kind::device, kBytes, rank), out(Kind::device, kBytes * static_cast<size_t>(ranks), rank);
+  in.write(std::vector<char>(kBytes, static_cast<char>(rank)));
+  const std::vector<char> own(kBytes * static_cast<size_t>(ranks), 'x');
+  const auto gather = [&] {
+    return MPI_Allgather(in.data(), kBytes, MPI_CHAR, out.data(), kBytes, MPI_CHAR, MPI_COMM_WORLD);
+  };
+  expect(gather() == MPI_SUCCESS, "failed", "a gather before");
+  for (int i = 0; i < 3; ++i) {
+    if (rank == 1) weft::test::cuda().fail("cuGraphLaunch:1:2");
+    expect(gather() != MPI_SUCCESS, "succeeded", "a gather into buffers");
+    if (rank == 1) weft::test::cuda().fail("");
+    out.write(own);
+    MPI_Barrier(MPI_COMM_WORLD);
+    expect(out.read() == own, "stored into a buffer after the error", "a peer");
+  }
+  expect(gather() == MPI_SUCCESS, "failed", "a gather afterwards");
+  const std::vector<char> got = out.read();
+  for (int i = 0; i < ranks; ++i)
+    expect(got[static_cast<size_t>(i + 1) * kBytes - 1] == static_cast<char>(i), "wrong data", "a gather");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -79,8 +120,10 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (argc > 1 && std::strcmp(argv[1], "direct") == 0) reuse_buffer();
   for (const Form form : {Form::blocking, Form::nonblocking, Form::persistent})
     for (const int count : {2, 20'000, 700'000}) refuse("cuGraphLaunch:1:2", count, form);
+  if (argc == 1) fail_on_one_rank();
   MPI_Finalize();
   return failures != 0;
 }

@@ -15,6 +15,11 @@ namespace {
 
 using namespace weft::device::kernel;
 
+/// With EMUCUDA_STRICT=1: the flag in a region that a kernel replaces must be an older one.
+void require_older(bool older) {
+  if (strict() && !older) abort_weft("broken rule", "a flag of a collective is stored twice, or too late");
+}
+
 /// LL: a vector as two packets.
 class ProtoLL {
  public:
@@ -23,6 +28,7 @@ class ProtoLL {
   }
   static void put(char* slots, uint64_t g, bool, const Vec16& vec, uint32_t flag) {
     auto* words = reinterpret_cast<uint64_t*>(slots + 32 * g);
+    require_older(__atomic_load_n(words, __ATOMIC_RELAXED) >> 32 != flag);
     for (int i = 0; i < 4; ++i)
       __atomic_store_n(words + i, uint64_t{flag} << 32 | vec.words[i], __ATOMIC_RELEASE);
   }
@@ -45,6 +51,7 @@ class ProtoLL128 {
   }
   static void put(char* slots, uint64_t g, bool last, const Vec16& vec, uint32_t flag) {
     LL128Line& line = reinterpret_cast<LL128Line*>(slots)[g / LL128Line::kVectors];
+    require_older(__atomic_load_n(&line.flag, __ATOMIC_RELAXED) != flag);
     line.data[g % LL128Line::kVectors] = vec;
     if (last || g % LL128Line::kVectors == LL128Line::kVectors - 1)
       __atomic_store_n(&line.flag, flag, __ATOMIC_RELEASE);
@@ -214,11 +221,13 @@ class SimpleKernel : public CollectiveKernel {
     return in_region(in, RegionLayout::simple_slot(c_, in, step, round & 1, block, source));
   }
   void signal(uint32_t step, uint32_t block, uint32_t round) {
-    for (uint32_t to = 0; to < c_.size; ++to)
-      if (to != c_.rank)
-        __atomic_store_n(reinterpret_cast<uint64_t*>(in_region(
-                             to, RegionLayout::flag(c_.regions[to], step, round & 1, block, c_.rank))),
-                         mark(c_, round), __ATOMIC_RELEASE);
+    for (uint32_t to = 0; to < c_.size; ++to) {
+      if (to == c_.rank) continue;
+      auto* flag = reinterpret_cast<uint64_t*>(
+          in_region(to, RegionLayout::flag(c_.regions[to], step, round & 1, block, c_.rank)));
+      require_older(__atomic_load_n(flag, __ATOMIC_RELAXED) < mark(c_, round));
+      __atomic_store_n(flag, mark(c_, round), __ATOMIC_RELEASE);
+    }
   }
   bool arrived(uint32_t step, uint32_t block, uint32_t round) {
     for (uint32_t from = 0; from < c_.size; ++from) {

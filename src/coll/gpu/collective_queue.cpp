@@ -269,10 +269,7 @@ bool CollectiveQueue::run_next() {
     if (domain_.busy()) return false;  // a blocking call of another thread
     running_ = next_call();
     if (running_ == nullptr) return false;
-    if (Status begun = domain_.begin(*running_->plan); !begun.ok()) {
-      complete_running(std::move(begun));
-      return true;
-    }
+    domain_.begin(*running_->plan);
   }
   auto done = domain_.poll();
   if (done.ok() && !*done) return false;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
@@ -30,11 +31,9 @@ config::Size max_epoch{
     "coll.gpu_max_epoch", 0xfffff000, 2, 0xfffff000,
     "Number of collectives on device buffers after which a communicator clears the flags of its region."};
 
-constexpr uint64_t kResidentStartDelayNs =
-    6'000;  // ns from a Simple launch to the start of the resident kernel
-constexpr uint64_t kPeerKernelsNs =
-    200'000'000;                 // ns in which a survivor notices a failure and its kernel times out
-constexpr int kMaxSpins = 2000;  // polls of a running kernel before other progress is made
+constexpr uint64_t kResidentStartDelayNs = 6'000;  // from a Simple launch to the resident kernel's start
+constexpr uint64_t kPeerKernelsNs = 200'000'000;   // in which a survivor notices a death, its kernel ends
+constexpr int kMaxSpins = 2000;                    // polls of a running kernel before other progress is made
 
 }  // namespace
 
@@ -218,21 +217,24 @@ void Domain::configure_slot() {
 /// before this rank enters the next call.
 Status Domain::restart_epochs() {
   if (epoch_ < max_epoch) return {};
-  epoch_ = 0;
-  resources_.region->epoch = 0;
+  epoch_ = resources_.region->epoch = 0;
+  resources_.slot.clear_outcome();
   return clear(*resources_.region);
 }
 
-Status Domain::begin(Plan& plan) {
+void Domain::begin(Plan& plan) {
+  WEFT_ASSERT(all_ended(calls_));  // G5
   ++epoch_;
   ++calls_;
   running_ = &plan;
   launches_ = 0;
-  std::copy(resources_.regions.begin(), resources_.regions.end(), plan.collective.regions);
-  Status begun = plan.staged_output ? stage_output(plan) : Status();
-  if (begun.ok() && !ring()) begun = launch();
-  if (!begun.ok()) report_failure();
-  return begun;
+  if (Status started = start(); !started.ok()) fail_call(std::move(started).error());
+}
+
+Status Domain::start() {
+  std::copy(resources_.regions.begin(), resources_.regions.end(), running_->collective.regions);
+  if (running_->staged_output) WEFT_TRY(stage_output(*running_));
+  return ring() ? Status() : launch();
 }
 
 /// Rings the doorbell of the resident kernel, if it runs.
@@ -252,12 +254,41 @@ void Domain::start_resident_kernel() {
   resources_.slot.start_resident_kernel();
 }
 
-/// Publishes that this rank's kernel failed or cannot start. The kernels of the peers time out; before a
-/// relaunch the peers see the failure and end the call. No rank begins another call before.
-void Domain::report_failure() {
-  running_ = nullptr;
-  channel_->slot_area(comm_.rank()).failed.store(calls_, std::memory_order_release);
+/// The call has failed on this rank, whose kernel has ended or cannot start, or on another one. Publishes a
+/// failure of this rank's own: the kernels of the peers time out, and before a relaunch the peers see it and
+/// end the call. No rank begins another call before.
+void Domain::fail_call(Error error) {
+  transport::shm::SlotArea& own = channel_->slot_area(comm_.rank());
+  if (check_peers().ok()) own.failed.store(calls_, std::memory_order_release);
+  own.ended.store(calls_, std::memory_order_release);
   channel_->wake_peers();
+  failure_ = std::move(error);
+  peers_deadline_ns_ = 0;
+}
+
+/// This rank has all that its peers push to it, or no peer pushes any more.
+void Domain::end_call() {
+  running_ = nullptr;
+  channel_->slot_area(comm_.rank()).ended.store(calls_, std::memory_order_release);
+}
+
+/// Whether no kernel of any rank stores anything of a call any more.
+bool Domain::all_ended(uint64_t call) const {
+  for (int rank = 0; rank < comm_.size(); ++rank)
+    if (const transport::shm::SlotArea& area = channel_->slot_area(rank);
+        area.ended.load(std::memory_order_acquire) < call &&
+        area.broken.load(std::memory_order_acquire) == 0 &&
+        !comm_.instance.failures.failed(comm_.process(rank)))
+      return false;
+  return true;
+}
+
+/// After a failure. If a rank has died, a rank that does not call MPI is not awaited for ever.
+bool Domain::peers_ended() {
+  if (all_ended(calls_)) return true;
+  if (!channel_->check_ranks()) return false;
+  if (peers_deadline_ns_ == 0) peers_deadline_ns_ = monotonic_ns() + kPeerKernelsNs;
+  return monotonic_ns() > peers_deadline_ns_;
 }
 
 /// Called only while no kernel of this rank runs: SlotArea::broken says so to the peers.
@@ -318,18 +349,27 @@ Result<bool> Domain::finish() {
     if (!done || !*done) return done;
   }
   staging_ = {};
-  Status renewed = restart_epochs();
-  if (!renewed.ok()) return std::move(renewed).error();
+  WEFT_TRY(restart_epochs());
   return true;
 }
 
+/// A call that has failed ends when no peer stores anything of it any more: the caller may free its buffers,
+/// and another communicator may get the region.
 Result<bool> Domain::poll() {
-  auto over = check_outcome();
-  if (!over && check_peers().ok())
-    report_failure();
-  else if (!over || *over)
-    running_ = nullptr;
-  return over;
+  if (failure_.ok()) {
+    auto over = check_outcome();
+    if (over) {
+      if (*over) end_call();
+      return *over;
+    }
+    fail_call(std::move(over).error());
+  }
+  if (!peers_ended()) return false;
+  Status failure = std::exchange(failure_, {});
+  // All ranks count epochs alike, whether the call fails on them or not.
+  if (!channel_->broken()) static_cast<void>(restart_epochs());
+  end_call();
+  return std::move(failure).error();
 }
 
 Result<bool> Domain::check_outcome() {
@@ -370,19 +410,6 @@ bool Domain::prepare_direct_buffers(const Call& call, uint64_t largest, host::Sl
   return prepared_.has_value();
 }
 
-/// After a failure: kernels of the other survivors store into the buffers of this rank until they time out.
-/// A survivor that has completed the call does not notice the failure, hence the deadline.
-void Domain::await_peer_kernels() const {
-  const uint64_t deadline = monotonic_ns() + kPeerKernelsNs;
-  core::wait_until(comm_.instance, [&] {
-    for (int rank = 0; rank < comm_.size(); ++rank)
-      if (channel_->slot_area(rank).broken.load(std::memory_order_acquire) == 0 &&
-          !comm_.instance.failures.failed(comm_.process(rank)))
-        return monotonic_ns() > deadline;
-    return true;
-  });
-}
-
 void Domain::plan_early(const Call& call, uint64_t largest, bool resident_running) {
   early_largest_ = 0;
   early_resident_running_ = resident_running;
@@ -396,7 +423,6 @@ Status Domain::run(const Call& call, uint64_t largest, bool resident_running) {
   if (prepared_) {
     Plan own = *std::exchange(prepared_, std::nullopt);
     Status outcome = run(own);
-    if (channel_->broken()) await_peer_kernels();
     direct_buffers_.release();
     return outcome;
   }
@@ -407,7 +433,7 @@ Status Domain::run(const Call& call, uint64_t largest, bool resident_running) {
 }
 
 Status Domain::run(Plan& plan) {
-  WEFT_TRY(begin(plan));
+  begin(plan);
   Status outcome;
   const auto over = [&] {
     auto looked = poll();

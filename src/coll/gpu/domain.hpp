@@ -54,9 +54,9 @@ class Domain {
   /// Collective, after all ranks have entered the call: runs the call and waits. `resident_running`: on all
   /// ranks.
   [[nodiscard]] Status run(const Call& call, uint64_t largest, bool resident_running);
-  /// Nonblocking run(): begin(), then poll() until it returns true. One call at a time; `plan` must stay in
-  /// place.
-  [[nodiscard]] Status begin(Plan& plan);
+  /// Nonblocking run(): begin(), then poll() until it returns true or the error of the call. One call at a
+  /// time; `plan` must stay in place.
+  void begin(Plan& plan);
   /// Allocates staging memory. To be called before the vote, since allocations wait for running kernels.
   [[nodiscard]] Status reserve(const device::Memory& near, uint64_t bytes);
   /// Returns the plan of a call in this domain.
@@ -99,9 +99,12 @@ class Domain {
   [[nodiscard]] bool ring();
   [[nodiscard]] Status launch();
   void start_resident_kernel();
-  void report_failure();
+  [[nodiscard]] Status start();
+  void fail_call(Error error);
+  void end_call();
   [[nodiscard]] Status check_peers() const;
-  void await_peer_kernels() const;
+  [[nodiscard]] bool all_ended(uint64_t call) const;
+  [[nodiscard]] bool peers_ended();
   [[nodiscard]] Status run(Plan& plan);
 
   core::Communicator& comm_;
@@ -114,9 +117,11 @@ class Domain {
   Resources resources_;
   uint32_t epoch_ = 0;
   host::SlotChannel* channel_ = nullptr;  // set when opening begins
-  uint32_t calls_ = 0;                    // number of begun calls, equal on all ranks
+  uint64_t calls_ = 0;                    // number of begun calls, equal on all ranks
   Plan* running_ = nullptr;
-  Plan early_plan_;  // made by plan_early()
+  Status failure_;                  // of the running call: no kernel of this rank runs
+  uint64_t peers_deadline_ns_ = 0;  // of the wait for the peers after that; 0: no rank has died
+  Plan early_plan_;                 // made by plan_early()
   bool early_resident_running_ = false;
   uint64_t early_largest_ = 0;      // its largest message; 0: no plan
   uint32_t launches_ = 0;           // launches of the running call

@@ -85,8 +85,7 @@ Result<uint32_t> CollectiveSlots::acquire() {
                  "all slots for collectives of a GPU are in use (" + std::to_string(kSlots) + ")");
   *at = true;
   const auto number = static_cast<uint32_t>(at - in_use_.begin());
-  __atomic_store_n(status_ + number * kLine / 8, 0,
-                   __ATOMIC_RELEASE);  // clears the status of the previous owner
+  clear_status(number);  // of the previous owner
   ++versions_[number];
   return number;
 }
@@ -184,6 +183,8 @@ void CollectiveSlot::start_resident_kernel() {
   const cuda::CurrentContext current(queue.context);
   if (current.code() == cuda::kSuccess) queue.resident_kernel.start_if_due();
 }
+
+void CollectiveSlot::clear_outcome() { as_queue(queue_).collective_slots.clear_status(index_); }
 
 Status CollectiveSlot::launch(kernel::Collective& call, Protocol protocol, uint32_t blocks,
                               uint32_t threads) {

@@ -40,6 +40,7 @@ class CollectiveSlots {
   [[nodiscard]] kernel::Collective& config(uint32_t number) { return slot_configs_[number]; }
   [[nodiscard]] uint32_t version(uint32_t number) const { return versions_[number]; }
   [[nodiscard]] Address status_address(uint32_t number) const { return status_address_ + number * kLine; }
+  void clear_status(uint32_t number) { __atomic_store_n(status_ + number * kLine / 8, 0, __ATOMIC_RELEASE); }
   [[nodiscard]] const uint64_t* status(uint32_t number) const { return status_ + number * kLine / 8; }
 
  private:

@@ -111,7 +111,9 @@ struct SlotArea {
   alignas(kCacheLine) std::atomic<uint32_t> finished;  ///< calls finished by the owner
   /// Order in which all ranks run the calls; only the slot area of rank 0 is used.
   alignas(kCacheLine) std::atomic<uint64_t> order_slots[kCallDescriptors / 4];
-  std::atomic<uint32_t> failed;  ///< last call whose kernel failed on the owner's GPU
+  std::atomic<uint64_t> failed;  ///< last call whose kernel failed on the owner's GPU
+  /// Last call that the owner's kernels have ended: they push nothing of it, nor of earlier ones, any more.
+  std::atomic<uint64_t> ended;
   /// 1 once the owner has given up a step because a rank has failed: what it published may change.
   std::atomic<uint32_t> broken;
   /// Builds with assertions: the last step whose data the owner has read, and the steps for which it has
