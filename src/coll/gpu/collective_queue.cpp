@@ -15,25 +15,17 @@ namespace {
 using transport::shm::CallDescriptor;
 using transport::shm::SlotArea;
 
-// The first descriptors are a ring for nonblocking calls; each of the others belongs to one persistent call.
-constexpr uint32_t kNonblockingSlots = transport::shm::kCallDescriptors / 2;
-constexpr uint32_t kPersistentSlots = transport::shm::kCallDescriptors - kNonblockingSlots;
-constexpr uint32_t kOrderSlots = transport::shm::kCallDescriptors / 4;
-constexpr uint32_t kPersistentBit = 1u << 31;
 static_assert(sizeof(Vote) <= transport::shm::kCallDescriptorBytes);
 static_assert(kPersistentSlots < 32);
-
-bool at_or_after(uint32_t word, uint32_t number) { return static_cast<int32_t>(word - number) >= 0; }
-
-/// Offset of QueuedCall::uncontended_slot in the descriptor of a persistent call. Two alternate, since a rank
-/// may be one start ahead of its peers.
-constexpr size_t uncontended_offset(uint32_t starts) { return starts % 2 * sizeof(uint32_t); }
-static_assert(transport::shm::kCallDescriptorBytes >= 2 * sizeof(uint32_t));
 
 }  // namespace
 
 CollectiveQueue::CollectiveQueue(core::Communicator& comm, host::SlotChannel& channel, Domain& domain)
-    : comm_(comm), channel_(channel), domain_(domain), free_slots_((1u << kPersistentSlots) - 1) {}
+    : comm_(comm),
+      channel_(channel),
+      domain_(domain),
+      order_(channel, comm.rank(), comm.size()),
+      free_slots_((1u << kPersistentSlots) - 1) {}
 
 CollectiveQueue::~CollectiveQueue() {
   if (registered_) comm_.instance.remove(*this);
@@ -43,15 +35,6 @@ void CollectiveQueue::start_polling() {
   if (registered_) return;
   registered_ = true;
   comm_.instance.add(*this);
-}
-
-uint32_t CollectiveQueue::min_over_ranks(std::atomic<uint32_t> SlotArea::*word) const {
-  uint32_t lowest = (channel_.slot_area(0).*word).load(std::memory_order_acquire);
-  for (int rank = 1; rank < comm_.size(); ++rank) {
-    const uint32_t word_value = (channel_.slot_area(rank).*word).load(std::memory_order_acquire);
-    if (!at_or_after(word_value, lowest)) lowest = word_value;
-  }
-  return lowest;
 }
 
 void CollectiveQueue::enqueue(const Call& call, DeferredCall& client) {
@@ -76,12 +59,15 @@ bool CollectiveQueue::publish() {
     const size_t next = published_ - decided_;
     if (next >= pending_.size()) return progressed;
     const uint32_t number = published_ + 1;
-    if (!at_or_after(min_over_ranks(&SlotArea::seen), number - kNonblockingSlots)) return progressed;
+    if (!at_or_after(order_.min_over_ranks(&SlotArea::seen), number - kNonblockingSlots)) return progressed;
     // A call that opens the domain must be decided before the next vote.
     if (next != 0 && domain_.state() == Domain::State::unknown) return progressed;
     PendingCall& entry = pending_[next];
     if (entry.vote.state != domain_.state()) refresh_vote(entry);
     CallDescriptor& descriptor = own().call_descriptors[number % kNonblockingSlots];
+    WEFT_ASSERT(  // G1
+        at_or_after(order_.min_over_ranks(&SlotArea::seen),
+                    descriptor.number.load(std::memory_order_relaxed)));
     std::memcpy(descriptor.data, &entry.vote, entry.size);
     descriptor.number.store(number, std::memory_order_release);
     channel_.wake_peers();
@@ -118,6 +104,9 @@ std::optional<Agreement> CollectiveQueue::collect(const PendingCall& entry, uint
   }
   if (!all) return std::nullopt;
   Agreement agreement = votes.result();
+  for (int rank = 0; rank < comm_.size(); ++rank)  // G1
+    WEFT_ASSERT(channel_.slot_area(rank).call_descriptors[number % kNonblockingSlots].number.load(
+                    std::memory_order_acquire) == number);
   agreement.memory = entry.memory;
   return agreement;
 }
@@ -146,11 +135,11 @@ bool CollectiveQueue::decide_next(PendingCall& entry) {
     return true;
   }
   QueuedCall& call = queued_.emplace_back();
-  call.key = number & ~kPersistentBit;
+  call.key = number & ~WaitingCall::kPersistentBit;
   call.client = entry.client;
   call.own = domain_.plan(*entry.call, agreement->largest, false);
   call.plan = &*call.own;
-  if (comm_.rank() == 0) unassigned_.push_back(call.key);
+  if (comm_.rank() == 0) unassigned_.push_back(&call);
   return true;
 }
 
@@ -167,100 +156,25 @@ bool CollectiveQueue::decide() {
 
 void CollectiveQueue::start(PersistentCall& persistent, DeferredCall& client) {
   if (persistent.trivial) return client.end({});
-  const uint32_t uncontended_slot = idle() ? completed_ + 1 : 0;
+  const bool alone = idle();
   ++busy_;
   QueuedCall& call = queued_.emplace_back();
-  call.key = kPersistentBit | persistent.slot;
+  call.key = WaitingCall::kPersistentBit | persistent.slot;
   call.client = &client;
   call.plan = &persistent.plan;
-  call.starts = ++persistent.starts;
-  call.uncontended_slot = uncontended_slot;
-  CallDescriptor& descriptor = own().call_descriptors[kNonblockingSlots + persistent.slot];
-  std::memcpy(descriptor.data + uncontended_offset(call.starts), &uncontended_slot, sizeof uncontended_slot);
-  descriptor.number.store(call.starts, std::memory_order_release);
-  channel_.wake_peers();
+  order_.start(call, persistent.starts, alone);
+  persistent.starts = call.starts;
   start_polling();
   poll();
 }
 
-bool CollectiveQueue::assign_slot(uint32_t key) {
-  const uint32_t next = assigned_ + 1;
-  if (!at_or_after(min_over_ranks(&SlotArea::finished), next - kOrderSlots)) return false;
-  own().order_slots[next % kOrderSlots].store(uint64_t{next} << 32 | key, std::memory_order_release);
-  channel_.wake_peers();
-  assigned_ = next;
-  return true;
-}
-
-/// Returns whether every rank started the persistent call with an empty queue, after the same order slot.
-/// Then the call takes the next slot without an assignment: every other start comes later.
-bool CollectiveQueue::uncontended_on_all_ranks(const QueuedCall& call) const {
-  const uint32_t slot = kNonblockingSlots + (call.key & ~kPersistentBit);
-  for (int rank = 0; rank < comm_.size(); ++rank) {
-    const CallDescriptor& descriptor = channel_.slot_area(rank).call_descriptors[slot];
-    if (!at_or_after(descriptor.number.load(std::memory_order_acquire), call.starts)) return false;
-    uint32_t peer_slot;
-    std::memcpy(&peer_slot, descriptor.data + uncontended_offset(call.starts), sizeof peer_slot);
-    if (peer_slot != call.uncontended_slot) return false;
-  }
-  return true;
-}
-
-/// Rank 0, before it assigns a slot: skips the slot of such a call.
-bool CollectiveQueue::pass_uncontended() {
-  if (queued_.empty()) return false;
-  QueuedCall& first = queued_.front();
-  if (first.starts == 0 || first.uncontended_slot == 0 || first.uncontended_slot != assigned_ + 1 ||
-      !uncontended_on_all_ranks(first))
-    return false;
-  assigned_ = first.uncontended_slot;
-  first.starts = 0;
-  return true;
-}
-
-/// Rank 0: assigns order slots to calls that all ranks have reached.
-bool CollectiveQueue::assign_slots() {
-  if (comm_.rank() != 0) return false;
-  bool progressed = pass_uncontended();
-  size_t assigned = 0;
-  while (assigned < unassigned_.size() && assign_slot(unassigned_[assigned])) ++assigned;
-  unassigned_.erase(unassigned_.begin(), unassigned_.begin() + static_cast<ptrdiff_t>(assigned));
-  progressed |= assigned != 0;
-  for (QueuedCall& call : queued_) {
-    if (call.starts == 0) continue;
-    const auto arrived = [&](int rank) {
-      const CallDescriptor& descriptor =
-          channel_.slot_area(rank).call_descriptors[kNonblockingSlots + (call.key & ~kPersistentBit)];
-      return at_or_after(descriptor.number.load(std::memory_order_acquire), call.starts);
-    };
-    bool all = true;
-    for (int rank = 1; all && rank < comm_.size(); ++rank) all = arrived(rank);
-    if (!all) continue;
-    progressed |= pass_uncontended();  // all earlier starts are visible now
-    if (call.starts == 0 || !assign_slot(call.key)) continue;
-    call.starts = call.uncontended_slot = 0;
-    progressed = true;
-  }
-  return progressed;
-}
-
-/// Returns the call of the next order slot. The regions are free when all ranks have completed the slot
-/// before. Null: not yet.
+/// Returns the call of the next order slot. Null: not yet, or it is a nonblocking call that is undecided
+/// here.
 CollectiveQueue::QueuedCall* CollectiveQueue::next_call() {
-  const uint32_t next = completed_ + 1;
-  QueuedCall& first = queued_.front();
-  // Rank 0 has skipped this slot, so the next assignment comes later.
-  if (first.uncontended_slot != 0 && first.uncontended_slot == next &&
-      (comm_.rank() == 0 ? first.starts == 0 : uncontended_on_all_ranks(first)))
-    return &first;
-  const uint64_t assignment =
-      channel_.slot_area(0).order_slots[next % kOrderSlots].load(std::memory_order_acquire);
-  if (assignment >> 32 != next || !at_or_after(min_over_ranks(&SlotArea::finished), completed_))
-    return nullptr;
-  const auto found = std::find_if(queued_.begin(), queued_.end(), [&](const QueuedCall& t) {
-    return t.key == static_cast<uint32_t>(assignment);
-  });
-  return found == queued_.end() ? nullptr : &*found;  // null: a nonblocking call that is undecided here
+  const std::optional<uint32_t> key = order_.next(queued_.front());
+  const auto found = std::find_if(queued_.begin(), queued_.end(),
+                                  [&](const QueuedCall& call) { return key && call.key == *key; });
+  return found == queued_.end() ? nullptr : &*found;
 }
 
 bool CollectiveQueue::run_next() {
@@ -269,6 +183,7 @@ bool CollectiveQueue::run_next() {
     if (domain_.busy()) return false;  // a blocking call of another thread
     running_ = next_call();
     if (running_ == nullptr) return false;
+    order_.begin();
     domain_.begin(*running_->plan);
   }
   auto done = domain_.poll();
@@ -286,8 +201,7 @@ void CollectiveQueue::complete_running(Status outcome) {
       std::find_if(queued_.begin(), queued_.end(), [&](const QueuedCall& t) { return &t == running_; }));
   running_ = nullptr;
   --busy_;
-  own().finished.store(++completed_, std::memory_order_release);
-  channel_.wake_peers();
+  order_.complete();
   client->end(std::move(outcome));
 }
 
@@ -327,7 +241,7 @@ bool CollectiveQueue::poll() {
     progressed = fail_all();
   } else {
     while (publish() | decide()) progressed = true;
-    progressed |= assign_slots();
+    if (comm_.rank() == 0 && !queued_.empty()) progressed |= order_.assign_slots(queued_, unassigned_);
     progressed |= run_next();
   }
   polling_ = false;
@@ -356,8 +270,7 @@ Result<std::optional<PersistentCall>> CollectiveQueue::prepare_persistent(const 
   free_slots_ &= ~(1u << persistent->slot);
   persistent->trivial = agreement.largest == 0;
   persistent->plan = domain_.plan(call, agreement.largest, false);
-  persistent->starts =
-      own().call_descriptors[kNonblockingSlots + persistent->slot].number.load(std::memory_order_relaxed);
+  persistent->starts = order_.starts_of({WaitingCall::kPersistentBit | persistent->slot});
   return persistent;
 }
 

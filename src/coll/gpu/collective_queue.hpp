@@ -13,6 +13,7 @@
 #include "coll/gpu/agreement.hpp"
 #include "coll/gpu/deferred.hpp"
 #include "coll/gpu/domain.hpp"
+#include "coll/gpu/order_slots.hpp"
 #include "coll/host/slot_channel.hpp"
 #include "coll/schedule/call.hpp"
 #include "core/instance.hpp"
@@ -55,14 +56,10 @@ class CollectiveQueue final : public core::Poller {
     Vote vote;
     size_t size;
   };
-  /// A call that waits for its order slot.
-  struct QueuedCall {
-    uint32_t key;
-    DeferredCall* client;
-    Plan* plan;
-    std::optional<Plan> own;        ///< owns the plan of a nonblocking call
-    uint32_t starts = 0;            ///< persistent call: the start number that all ranks must reach; 0: done
-    uint32_t uncontended_slot = 0;  ///< the next order slot if the queue was empty at the start, else 0
+  struct QueuedCall : WaitingCall {
+    DeferredCall* client = nullptr;
+    Plan* plan = nullptr;
+    std::optional<Plan> own;  ///< owns the plan of a nonblocking call
   };
 
   void start_polling();
@@ -72,16 +69,11 @@ class CollectiveQueue final : public core::Poller {
   bool decide();
   bool decide_next(PendingCall& entry);
   [[nodiscard]] std::optional<Agreement> collect(const PendingCall& entry, uint32_t number) const;
-  bool assign_slots();
-  bool assign_slot(uint32_t key);
-  [[nodiscard]] bool uncontended_on_all_ranks(const QueuedCall& call) const;
-  bool pass_uncontended();
   [[nodiscard]] QueuedCall* next_call();
   bool run_next();
   void complete_running(Status outcome);
   void fall_back();
   bool fail_all();
-  [[nodiscard]] uint32_t min_over_ranks(std::atomic<uint32_t> transport::shm::SlotArea::*word) const;
   [[nodiscard]] transport::shm::SlotArea& own() const { return channel_.slot_area(comm_.rank()); }
 
   core::Communicator& comm_;
@@ -90,9 +82,10 @@ class CollectiveQueue final : public core::Poller {
   std::deque<PendingCall> pending_;  // from number decided_ + 1
   std::list<QueuedCall> queued_;     // by their starts; a plan stays in place when another call ends
   QueuedCall* running_ = nullptr;
-  std::vector<uint32_t> unassigned_;  // rank 0: keys of nonblocking calls without an order slot
-  uint32_t published_ = 0, decided_ = 0;
-  uint32_t assigned_ = 0, completed_ = 0;  // last order slots assigned, completed
+  OrderSlots<host::SlotChannel> order_;
+  std::vector<QueuedCall*> unassigned_;  // rank 0: nonblocking calls without an order slot
+  // Last call published, decided.
+  uint32_t published_ = transport::shm::kFirstCall, decided_ = published_;
   uint32_t busy_ = 0;
   uint32_t free_slots_;
   bool registered_ = false;

@@ -88,6 +88,9 @@ struct Slot {
 
 inline constexpr uint32_t kCallDescriptors = 32;
 inline constexpr size_t kCallDescriptorBytes = 312, kSetupBytes = 504;
+/// Calls, order slots and starts are numbered from here on: the numbers wrap early, so that every program
+/// exercises it.
+inline constexpr uint32_t kFirstCall = 0U - 24;
 
 /// Descriptor of one nonblocking or persistent collective call; `number` is stored last.
 struct CallDescriptor {
@@ -109,7 +112,9 @@ struct SlotArea {
   Slot slots[kSlots];
   alignas(kCacheLine) std::atomic<uint32_t> seen;      ///< last call descriptor read by the owner
   alignas(kCacheLine) std::atomic<uint32_t> finished;  ///< calls finished by the owner
-  /// Order in which all ranks run the calls; only the slot area of rank 0 is used.
+  static constexpr uint64_t kUnassigned = UINT64_MAX;  ///< of an order slot: no call has the key UINT32_MAX
+  /// Order in which all ranks run the calls: number << 32 | key of the call; only the slot area of rank 0 is
+  /// used.
   alignas(kCacheLine) std::atomic<uint64_t> order_slots[kCallDescriptors / 4];
   std::atomic<uint64_t> failed;  ///< last call whose kernel failed on the owner's GPU
   /// Last call that the owner's kernels have ended: they push nothing of it, nor of earlier ones, any more.

@@ -332,11 +332,11 @@ std::optional<uint32_t> Shm::lease_slot_area(uint32_t ranks) {
     area.left.store(0, std::memory_order_relaxed);
     for (Slot& slot : area.slots) slot.sequence.store(0, std::memory_order_relaxed);
     for (CallDescriptor& descriptor : area.call_descriptors)
-      descriptor.number.store(0, std::memory_order_relaxed);
-    for (auto& slot : area.order_slots) slot.store(0, std::memory_order_relaxed);
+      descriptor.number.store(kFirstCall, std::memory_order_relaxed);
+    for (auto& slot : area.order_slots) slot.store(SlotArea::kUnassigned, std::memory_order_relaxed);
+    for (auto* word : {&area.seen, &area.finished}) word->store(kFirstCall, std::memory_order_relaxed);
     for (auto* word : {&area.failed, &area.ended}) word->store(0, std::memory_order_relaxed);
-    for (auto* word : {&area.seen, &area.finished, &area.broken, &area.setup.stage})
-      word->store(0, std::memory_order_relaxed);
+    for (auto* word : {&area.broken, &area.setup.stage}) word->store(0, std::memory_order_relaxed);
     slot_area_users_[index] = ranks;
     return index;
   }
