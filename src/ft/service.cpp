@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 #include <utility>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/counters.hpp"
 #include "base/trace.hpp"
@@ -112,12 +114,17 @@ void Service::start_polling() {
 Service::State& Service::state_of(core::Communicator& comm) {
   const auto found = states_.find(comm.id);
   if (found != states_.end()) return found->second;
+  // The numbers of the agreements of a communicator go on while it exists.
+  std::unordered_set<core::ContextId> existing;
+  if (order_.size() >= kKeptStates)
+    core::Communicator::slab().for_each([&](core::Communicator& other) { existing.insert(other.id); });
   for (size_t tries = order_.size(); order_.size() >= kKeptStates && tries > 0; --tries) {
     const core::ContextId oldest = order_.front();
     order_.pop_front();
     const auto& entries = states_.at(oldest).entries;
-    if (std::all_of(entries.begin(), entries.end(),
-                    [](const auto& entry) { return entry.second.client == nullptr; }))
+    if (!existing.contains(oldest) && std::all_of(entries.begin(), entries.end(), [](const auto& entry) {
+          return entry.second.client == nullptr;
+        }))
       states_.erase(oldest);
     else
       order_.push_back(oldest);
@@ -130,6 +137,7 @@ void Service::agree(core::Communicator& comm, Value own, const std::vector<uint3
   State& state = state_of(comm);
   const core::ContextId context = comm.id;
   const uint32_t number = state.next++;
+  WEFT_ASSERT(state.entries.empty() || state.entries.rbegin()->first < number);  // F1
   Tree tree(state.members.rank, state.members.size());
   const auto failed = instance_.failures.failed_in(comm);
   own.lowest_mark = 0;

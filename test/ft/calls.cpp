@@ -61,6 +61,20 @@ void test_agreements(MPI_Comm comm) {
   expect(flags[0] == (5 & 7) && flags[1] == 9 && flags[2] == 0, "agreed flags");
 }
 
+/// Agreements go on after rank 0 alone has made so many communicators that their states are not all kept.
+void test_many_communicators(MPI_Comm comm) {
+  int flag = 3;
+  expect_class(MPIX_Comm_agree(comm, &flag), MPI_SUCCESS, "agree before");
+  for (int i = 0; i < 1100 && rank == 0; ++i) {
+    MPI_Comm own = duplicate(MPI_COMM_SELF);
+    expect_class(MPIX_Comm_agree(own, &flag), MPI_SUCCESS, "agree alone");
+    MPI_Comm_free(&own);
+  }
+  flag = rank == 0 ? 5 : 7;
+  expect_class(MPIX_Comm_agree(comm, &flag), MPI_SUCCESS, "agree afterwards");
+  expect(flag == (5 & (size > 1 ? 7 : 5)), "agreed flag afterwards");
+}
+
 void test_shrink(MPI_Comm comm) {
   MPI_Comm made[2];
   MPI_Request request;
@@ -280,6 +294,7 @@ int main(int argc, char** argv) {
   MPI_Comm comm = duplicate(MPI_COMM_WORLD);
   test_agreements(comm);
   test_agreements(MPI_COMM_WORLD);
+  test_many_communicators(MPI_COMM_WORLD);
   test_shrink(comm);
   test_failed_groups(comm);
   MPI_Comm_free(&comm);
