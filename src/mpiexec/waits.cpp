@@ -99,6 +99,19 @@ bool in_use(const Record& record, const Table& table, uint64_t shortest) {
   return recent || (record.polls != 0 && record.calls.load() == table.calls.load());
 }
 
+/// Copies the record at `offset`. Returns false if its rank updates it all the time: a copy made meanwhile
+/// may mix two waits, also if the version in the copy is even.
+bool read_record(const Memory& memory, uint64_t offset, Record& record) {
+  static_assert(offsetof(Record, version) == 0);
+  for (int tries = 0; tries < kMaxTries; ++tries) {
+    uint32_t before = 0, after = 0;
+    if (!memory.read(before, offset) || !memory.read(record, offset)) return false;
+    if (record.seen.load() == 0) return true;  // not in use
+    if (before % 2 == 0 && memory.read(after, offset) && after == before) return true;
+  }
+  return false;
+}
+
 RankState state_of(const Table& table, const Memory& memory, uint64_t offset, uint64_t shortest) {
   RankState state;
   state.rank = table.rank;
@@ -112,12 +125,9 @@ RankState state_of(const Table& table, const Memory& memory, uint64_t offset, ui
   if (table.activity() == table.observed.load()) state.seconds = seconds_since(table.observed_ns.load());
   for (int i = 0; i < wait_table::kRecords; ++i) {
     auto record = std::make_unique<Record>();
-    for (int tries = 0; tries < kMaxTries; ++tries) {
-      if (!memory.read(*record, offset + offsetof(Table, records) + static_cast<size_t>(i) * sizeof(Record)))
-        break;
-      if (record->version.load() % 2 == 0) break;
-    }
-    if (in_use(*record, table, shortest)) state.waits.push_back(copy_of(*record));
+    const uint64_t at = offset + offsetof(Table, records) + static_cast<size_t>(i) * sizeof(Record);
+    if (read_record(memory, at, *record) && in_use(*record, table, shortest))
+      state.waits.push_back(copy_of(*record));
   }
   if (state.waits.size() > 1 && state.waits.front().polls && !state.threaded)
     state.waits.erase(state.waits.begin());
