@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdio>
 
+#include "base/assert.hpp"
 #include "base/counters.hpp"
 #include "core/communicator.hpp"
 #include "core/instance.hpp"
@@ -156,6 +157,7 @@ void WaitPublisher::open(wait_table::Table* table, int rank, int size) {
 void WaitPublisher::fill(Record& record, const MpiCall& call, const WaitTarget& target, uint64_t since,
                          uint64_t now) const {
   const uint32_t version = record.version.load(std::memory_order_relaxed);
+  WEFT_ASSERT(version % 2 == 0);  // W1
   record.version.store(version + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   const Communicator* comm = call.comm;

@@ -45,7 +45,10 @@ struct PinnedSend final : PipelinedSend {
 
  private:
   Result<Slot> reserve(const Transfer& t, uint64_t bytes) override;
-  void release(uint64_t number) override { used_[number] = false; }
+  void release(uint64_t number) override {
+    WEFT_ASSERT(used_[number]);  // P3
+    used_[number] = false;
+  }
   Result<Handover> hand_over(Engine& engine, Transfer& t, Chunk& chunk) override;
   bool send_without_chunk(Engine& engine, Transfer& t) override;
   void post_failure(Engine& engine, const Transfer& t) const override;

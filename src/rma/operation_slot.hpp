@@ -54,6 +54,8 @@ struct OperationSlot {
   [[nodiscard]] bool is_posted() const { return state.load(std::memory_order_relaxed) == posted; }
   /// Whether the owner has executed the operation.
   [[nodiscard]] bool executed() const { return state.load(std::memory_order_acquire) >= done; }
+  /// Whether the owner neither executes nor helps with an operation of this slot, nor may begin to.
+  [[nodiscard]] bool is_free() const { return state.load(std::memory_order_relaxed) == free || executed(); }
   /// By the owner. Returns false if the origin has retracted the operation.
   [[nodiscard]] bool begin() { return change(executing); }
   /// By the origin. Returns false if the owner executes the operation, or has executed it.

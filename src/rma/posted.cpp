@@ -3,6 +3,7 @@
 // makes progress, or else by the origin (ADR 0043).
 #include <cstring>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/counters.hpp"
@@ -141,6 +142,7 @@ bool Window::post(const Place& place, PostedOperation operation, const void* ori
   }
   if (peer.slot == nullptr) return false;
   OperationSlot& slot = *peer.slot;
+  WEFT_ASSERT(slot.is_free());  // R1
   std::byte* const data = peer.control->slot_data(comm->rank(), size(), operation);
   slot.operation = operation;
   if (origin != nullptr) p2p::copy_small(data, origin, operation.bytes);
@@ -305,6 +307,7 @@ Status Window::share_transfer(bool put, const Place& place, std::byte* origin) {
   while (posted.phase != PostedState::none) finish_posted(peer);
   if (peer.slot == nullptr) return copy_chunk(put, place, origin, 0, place.bytes);
   OperationSlot& slot = *peer.slot;
+  WEFT_ASSERT(slot.is_free());  // R1
   SharedTransfer& transfer = slot.transfer;
   const uint32_t number = ++posted.number;
   transfer.origin = reinterpret_cast<uint64_t>(origin);

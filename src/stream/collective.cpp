@@ -3,6 +3,7 @@
 // counted in GPU memory, so a captured call keeps counting when its graph is replayed.
 #include <string>
 
+#include "base/assert.hpp"
 #include "base/trace.hpp"
 #include "coll/gpu/plan.hpp"
 #include "stream/queue.hpp"
@@ -32,6 +33,14 @@ Status reachable(const coll::Operand& operand, int device, const char* name) {
     return Error(Errc::buffer, std::string(name) + " is memory of GPU " + std::to_string(memory.device) +
                                    ", the stream belongs to GPU " + std::to_string(device));
   return {};
+}
+
+/// Whether no rank ends such a call before all ranks have begun it.
+bool synchronizes(const coll::Call& call, device::Protocol protocol) {
+  WEFT_ASSERT(call.what == Collective::bcast || call.what == Collective::allreduce ||  // S3
+              call.what == Collective::reduce_scatter_block || call.what == Collective::allgather ||
+              call.what == Collective::alltoall);
+  return call.what != Collective::bcast || protocol == device::Protocol::simple;
 }
 
 bool sends(const coll::Call& call) { return call.what != Collective::bcast && !call.in_place; }
@@ -80,8 +89,7 @@ Status Queue::collective(const coll::Call& call) {
     launched.call.regions[rank] = mailbox_->collective_region_of(rank);
     launched.control[rank] = mailbox_->control_of(rank);
   }
-  launched.synchronizing =
-      call.what != Collective::bcast || plan.protocol == device::Protocol::simple ? 1 : 0;
+  launched.synchronizing = synchronizes(call, plan.protocol) ? 1 : 0;
   WEFT_TRY(device::enqueue_collective(*stream_->gpu, launched, plan.protocol, plan.blocks, plan.threads));
   return report_fault();
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/trace.hpp"
@@ -94,6 +95,7 @@ Result<Side> Queue::describe(const p2p::Buffer& buffer, int tag) const {
 uint16_t Queue::allocate_state(bool captured) {
   size_t i = captured ? contract::kOps : 0;
   while (states_[i]) ++i;
+  WEFT_ASSERT(i < (captured ? contract::kStates : contract::kOps));  // S2
   states_[i] = true;
   return static_cast<uint16_t>(i);
 }

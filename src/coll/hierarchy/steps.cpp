@@ -3,6 +3,7 @@
 
 #include <new>
 
+#include "base/assert.hpp"
 #include "base/config.hpp"
 #include "coll/schedule/hints.hpp"
 
@@ -53,6 +54,7 @@ void StepRunner::start(InterHostRequest& inter_host, Call step) {
 }
 
 Status InterHostRequest::start(const Call& call) {
+  WEFT_ASSERT(request_ == nullptr);  // H1
   auto started = coll::start(call);
   if (!started) return std::move(started).error();
   request_ = *started;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "coll/schedule/copy.hpp"
@@ -117,6 +118,7 @@ Steps prepare(const IndependentAccess& access, Half (&halves)[2]) {
 /// Starts copies of the first `n` bytes of a half from (write) or to the program's memory: all parts at once,
 /// or one after the other if kernels have to pack them.
 Status start_copy(const IndependentAccess& access, Half& half, int64_t n) {
+  WEFT_ASSERT(!half.job.running() && half.copies.empty());  // I1
   Status outcome;
   half.for_each_part(n, [&](int64_t at, const p2p::Buffer& host) {
     TypedBuffer& user = half.users.emplace_back();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/assert.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
@@ -249,7 +250,10 @@ std::optional<uint32_t> BouncePool::Arena::reserve(size_t count) {
 }
 
 void BouncePool::Arena::release(uint32_t number, size_t count) {
-  std::fill_n(used.begin() + static_cast<ptrdiff_t>(number), count, false);
+  const auto first = used.begin() + static_cast<ptrdiff_t>(number);
+  WEFT_ASSERT(std::find(first, first + static_cast<ptrdiff_t>(count), false) ==
+              first + static_cast<ptrdiff_t>(count));  // P4
+  std::fill_n(first, count, false);
   free += count;
 }
 

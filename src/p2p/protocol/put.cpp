@@ -135,6 +135,7 @@ void PutProtocol::advertise(Transfer& t) {
   if (!engine_.regions().send(t, memory, source)) return bounce.release();
   ReadyToReceive& rtr = slot_at(slot);
   constexpr auto kRelaxed = std::memory_order_relaxed;
+  WEFT_ASSERT(ReadyToReceive::phase_of(rtr.state.load(kRelaxed)) == Phase::idle);  // P1
   if (bounce.arena != nullptr) advertise_bounce(bounce, rtr);
   const void* const at = bounce.arena != nullptr ? bounce.arena->at(bounce.number) : t.address;
   rtr.context.store(t.key.context, kRelaxed);
@@ -323,6 +324,7 @@ void PutProtocol::close() {
 void PutProtocol::finish(const DeviceCopy& put, Status outcome) {
   engine_.importer().release(put.mapping);
   const uint64_t state = put.rtr->state.load(std::memory_order_relaxed);
+  WEFT_ASSERT(ReadyToReceive::phase_of(state) == Phase::claimed);  // P1
   put.rtr->state.store(ReadyToReceive::with_phase(state, outcome ? Phase::written : Phase::failed),
                        std::memory_order_release);
   engine_.shm()->notify(put.peer);

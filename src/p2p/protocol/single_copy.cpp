@@ -44,6 +44,7 @@ struct SharedGet final : ProtocolState {
   }
   ~SharedGet() override {
     if (claiming) end_claims();
+    WEFT_ASSERT(helper_done() || engine.instance.failures.changes() != 0);  // P2
     if (slot) engine.shm()->release_shared_copy(*slot);
   }
   /// Offers the copy to the sender, if there is a slot, and the kernel surely writes to the memory: it may
