@@ -91,8 +91,7 @@ Status File_get_view(io::File& file, MPI_Offset* disp, MPI_Datatype* etype, MPI_
   give(view.filetype, filetype);
   *disp = view.disp;
   int length = 0;
-  copy_text(view.datarep == nullptr ? "native" : view.datarep->name, datarep, MPI_MAX_DATAREP_STRING,
-            &length);
+  copy_text(view.datarep_name, datarep, MPI_MAX_DATAREP_STRING, &length);
   return {};
 }
 
@@ -113,7 +112,9 @@ Status File_get_byte_offset(io::File& file, MPI_Offset offset, MPI_Offset* disp)
   if (offset < 0) return negative(Errc::arg, "offset", offset);
   const io::View& view = *file.view;
   if (view.filetype.size() == 0) return io::error(io::ErrorClass::io, "the view has no data");
-  *disp = view.position(offset * view.etype_size);
+  auto stream = view.place("offset", offset, 1);
+  if (!stream) return std::move(stream).error();
+  *disp = view.position(*stream);
   return {};
 }
 

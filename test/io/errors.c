@@ -37,9 +37,19 @@ static void open_errors(const char* path) {
   MPI_Barrier(MPI_COMM_WORLD);
   if (size > 1) {
     const int mode = MPI_MODE_CREATE | (rank == 1 ? MPI_MODE_WRONLY : MPI_MODE_RDWR);
-    FAILS(MPI_File_open(MPI_COMM_WORLD, path, mode, MPI_INFO_NULL, &file), MPI_ERR_NOT_SAME);
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (rank == 0) OK(MPI_File_delete(path, MPI_INFO_NULL));
+    code = MPI_File_open(MPI_COMM_WORLD, path, mode, MPI_INFO_NULL, &file);
+    FAILS(code, MPI_ERR_NOT_SAME);
+    CHECK(text_has(
+        code, "MPI_MODE_RDWR | MPI_MODE_CREATE at rank 0 and MPI_MODE_WRONLY | MPI_MODE_CREATE at rank 1"));
+    // One rank alone creates the file: it makes no other collective call than the others.
+    for (int creator = 0; creator < 2; ++creator) {
+      code = MPI_File_open(MPI_COMM_WORLD, path,
+                           rank == creator ? MPI_MODE_RDWR | MPI_MODE_CREATE : MPI_MODE_RDONLY, MPI_INFO_NULL,
+                           &file);
+      FAILS(code, MPI_ERR_NOT_SAME);
+      CHECK(text_has(code, "MPI_MODE_RDONLY at rank"));
+    }
+    FAILS(MPI_File_delete(path, MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);  // nobody has created it
     MPI_Barrier(MPI_COMM_WORLD);
   }
   const int create = MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_WRONLY;

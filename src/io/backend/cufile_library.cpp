@@ -30,7 +30,8 @@ Library open_library() {
   Library found;
   void* const handle = secure::open_library(library_path.value(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
-    found.why_not = library_path.value() + " cannot be opened: " + secure::open_error();
+    found.why_not =
+        library_path.value() + " (WEFT_IO_CUFILE_LIBRARY) cannot be opened: " + secure::open_error();
     return found;
   }
   Properties properties{};
@@ -39,7 +40,7 @@ Library open_library() {
       !find(handle, "cuFileHandleRegister", found.add) ||
       !find(handle, "cuFileHandleDeregister", found.remove) || !find(handle, "cuFileRead", found.read) ||
       !find(handle, "cuFileWrite", found.write))
-    found.why_not = library_path.value() + " lacks functions of cuFile 1";
+    found.why_not = library_path.value() + " (WEFT_IO_CUFILE_LIBRARY) lacks functions of cuFile 1";
   else if (const Code opened = found.open(); opened.code != 0)
     found.why_not = "cuFileDriverOpen failed with error " + std::to_string(opened.code);
   else if (const Code queried = found.properties(&properties); queried.code != 0)

@@ -41,6 +41,7 @@ struct CollectiveAccess {
   int64_t stream;      ///< of the view, in bytes
   p2p::Buffer memory;  ///< of any kind
   int64_t bytes;
+  Status admitted;  ///< an error of this rank: no rank accesses the file
 };
 
 /// The round of an access: what this rank sends, and what its aggregator, if it is one, receives.

@@ -13,6 +13,7 @@ constexpr int64_t kLeastBytesPerAggregator = 256 << 10;  // below, a message cos
 // From these lengths of runs, and up to this number of runs, ranks of one host access the file themselves.
 // Writes take turns at the lock of the inode.
 constexpr int64_t kDirectReadBytes = 4 << 10, kDirectWriteBytes = 32 << 10, kDirectRuns = 8;
+constexpr int64_t kMostSpread = 1 << 16;  // bytes of the file for each byte of data
 constexpr size_t kFewRanks =
     4;  // overwrite shorter runs directly: their mappings have the pages of all ranks
 
@@ -26,6 +27,7 @@ AccessRecord record_of(const View& view, int64_t stream, int64_t bytes) {
           bytes,
           view.ordered(stream, bytes) ? 0 : 1,
           view.contiguous ? bytes : view.mean_run,
+          0,
           0};
 }
 
@@ -34,16 +36,21 @@ bool use_aggregators(const std::vector<AccessRecord>& records, const Hints& hint
   const Use use = write ? hints.romio_cb_write : hints.romio_cb_read;
   const int64_t direct_run = write ? kDirectWriteBytes : kDirectReadBytes;
   bool interleaved = false, any = false, direct = one_cache;
-  int64_t end = std::numeric_limits<int64_t>::min();
+  int64_t first = std::numeric_limits<int64_t>::max(), end = std::numeric_limits<int64_t>::min();
+  datatype::Checked total;
+  int64_t bytes = 0;
   for (const AccessRecord& record : records) {
     if (record.bytes == 0) continue;
+    bytes = total.add(bytes, record.bytes);
     if (record.unordered != 0) return false;
     any = true;
     interleaved |= record.range.first < end;
     const int64_t least = record.present != 0 && records.size() <= kFewRanks ? kDirectReadBytes : direct_run;
     direct &= record.run_bytes >= least || record.bytes <= kDirectRuns * record.run_bytes;
+    first = std::min(first, record.range.first);
     end = std::max(end, record.range.end);
   }
+  if (any && !total.overflow() && (end - first) / kMostSpread > bytes) return false;
   return any && (use == Use::enable || (use == Use::automatic && interleaved && !direct));
 }
 

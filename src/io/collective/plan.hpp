@@ -18,13 +18,14 @@ struct AccessRecord {
   int64_t unordered;  ///< 1: the file offsets do not increase
   int64_t run_bytes;  ///< mean length of the contiguous runs of the view
   int64_t present;    ///< 1: may_write_present()
+  int64_t failure;    ///< failure_code() of the rank's arguments
 };
 
 [[nodiscard]] AccessRecord record_of(const View& view, int64_t stream, int64_t bytes);
 
 /// Whether the ranks exchange data with aggregators; else each rank accesses the file itself. `one_cache`:
 /// all ranks access the file through the page cache of one host, where a system call for a run of some KiB
-/// costs less than an exchange.
+/// costs less than an exchange. Never where hardly any byte of the windows would be accessed.
 [[nodiscard]] bool use_aggregators(const std::vector<AccessRecord>& records, const Hints& hints, bool write,
                                    bool one_cache);
 

@@ -37,17 +37,28 @@ Status read_ranges(Target& target, const std::vector<Range>& ranges, std::byte* 
   return {};
 }
 
-/// Gathers the accesses of all ranks.
+/// Gathers the accesses of all ranks. Fails on all ranks if one cannot make its access.
 Task gather_records(Operation& operation, const CollectiveAccess& access, bool write,
                     std::vector<AccessRecord>& records) {
-  AccessRecord mine = record_of(*access.view, access.stream, access.bytes);
-  if (write && may_write_present(access.target, *access.view, access.stream, access.bytes)) mine.present = 1;
+  AccessRecord mine{};
+  mine.failure = failure_code(access.admitted);
+  if (access.admitted.ok()) {
+    mine = record_of(*access.view, access.stream, access.bytes);
+    if (write && may_write_present(access.target, *access.view, access.stream, access.bytes))
+      mine.present = 1;
+  }
   records.resize(static_cast<size_t>(access.comm.size()));
   Collective gather(
       coll::record_call(coll::Collective::allgather, access.comm, &mine, records.data(), sizeof mine),
       operation.next_tag());
   co_await gather;
-  co_return gather.take();
+  WEFT_CO_TRY(gather.take());
+  const auto failed = [](const AccessRecord& record) { return record.failure != 0; };
+  if (std::none_of(records.begin(), records.end(), failed)) co_return Status();
+  std::vector<int64_t> codes;
+  for (const AccessRecord& record : records) codes.push_back(record.failure);
+  co_return agree(access.admitted.ok() ? Status() : access.admitted.error().copy(), codes,
+                  access.target.descriptor.path());
 }
 
 /// Exchanges the outcomes of all ranks: the data is in the file when all ranks have reported success.
@@ -59,9 +70,8 @@ Task agree(Operation& operation, const CollectiveAccess& access, Status own) {
       operation.next_tag());
   co_await gather;
   Status gathered = gather.take();
-  WEFT_CO_TRY(std::move(own));
-  WEFT_CO_TRY(std::move(gathered));
-  co_return first_failure(codes, access.target.descriptor.path());
+  if (!gathered.ok()) co_return own.ok() ? std::move(gathered) : std::move(own);
+  co_return io::agree(std::move(own), codes, access.target.descriptor.path());
 }
 
 IndependentAccess independent(const CollectiveAccess& access, bool write) {
@@ -81,7 +91,9 @@ Task begin_collective(Operation& operation, const CollectiveAccess& access, bool
   if (target.atomic.load(std::memory_order_relaxed) ||
       !use_aggregators(records, target.hints, write, one_cache)) {
     Task task = access_independent(operation, independent(access, write));
-    co_return co_await task;
+    Status own = co_await task;
+    Task agreement = agree(operation, access, std::move(own));
+    co_return co_await agreement;
   }
   plan.emplace(std::move(records), target.hints, access.aggregator_order, access.hosts);
   co_return Status();

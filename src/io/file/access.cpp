@@ -3,6 +3,7 @@
 // in the calling thread; all others are tasks.
 #include "io/independent/access.hpp"
 
+#include <new>
 #include <utility>
 
 #include "base/counters.hpp"
@@ -24,7 +25,7 @@ int64_t bytes_of(const p2p::Buffer& memory) { return memory.count * memory.type-
 
 }  // namespace
 
-Status File::admit(const Access& access, const p2p::Buffer& memory) {
+Status File::allow(const Access& access) {
   // Accesses without other processes notice a revocation, too.
   constexpr uint64_t kAccessesPerPoll = 64;
   if ((accesses_.writes + accesses_.reads) % kAccessesPerPoll == 0) instance.poll_once({});
@@ -33,7 +34,10 @@ Status File::admit(const Access& access, const p2p::Buffer& memory) {
     return error(ErrorClass::read_only, target->descriptor.path() + " was opened with MPI_MODE_RDONLY");
   if (!access.write && (amode & kWriteOnly) != 0)
     return error(ErrorClass::access, target->descriptor.path() + " was opened with MPI_MODE_WRONLY");
-  if (access.at != At::shared) WEFT_TRY(check_random_access());
+  return access.at == At::shared ? Status() : check_random_access();
+}
+
+Status File::admit(const Access& access, const p2p::Buffer& memory) const {
   if (access.offset < 0)
     return Error(Errc::arg, "offset = " + std::to_string(access.offset) + " is negative");
   const int64_t bytes = bytes_of(memory);
@@ -43,6 +47,18 @@ Status File::admit(const Access& access, const p2p::Buffer& memory) {
                                      " bytes of the view's etype: access whole etypes");
   if (bytes != 0 && view->filetype.size() == 0)
     return error(ErrorClass::io, "the view has no data: its filetype is empty");
+  return {};
+}
+
+Status File::begin_access(Access& access, int64_t bytes_in_file, int64_t bytes) {
+  const int64_t etypes = bytes_in_file / view->etype_size;
+  if (access.at == At::individual) {
+    WEFT_TRY(view->place("the file pointer", position_, etypes));
+    access.offset = position_;
+    position_ += etypes;
+  } else if (access.at == At::offset) {
+    WEFT_TRY(view->place("offset", access.offset, etypes));
+  }
   ++(access.write ? accesses_.writes : accesses_.reads);
   (access.write ? accesses_.written_bytes : accesses_.read_bytes) += static_cast<uint64_t>(bytes);
   (access.write ? writes : reads).add();
@@ -76,8 +92,13 @@ Status File::convert(const Access& access, p2p::Buffer& memory, std::shared_ptr<
     size = (*form)->size();
     (*form)->release();
   }
-  const auto bytes = static_cast<size_t>(user.count * size);
-  storage.reset(new std::byte[bytes]);
+  datatype::Checked math;
+  const auto bytes = static_cast<size_t>(math.mul(user.count, size));
+  if (!math.overflow()) storage.reset(new (std::nothrow) std::byte[bytes]);
+  if (storage == nullptr)
+    return Error(Errc::no_mem, "count = " + std::to_string(user.count) + " elements of " +
+                                   std::to_string(size) + " bytes in the representation " + datarep->name +
+                                   " do not fit the memory: access less at once");
   memory = p2p::host_bytes(storage.get(), bytes);
   after = [datarep, user, &type, size, storage, write = access.write](uint64_t moved) -> Result<uint64_t> {
     if (size == 0) return uint64_t{0};
@@ -89,39 +110,52 @@ Status File::convert(const Access& access, p2p::Buffer& memory, std::shared_ptr<
   return instance.unlocked([&] { return datarep->write(user.address, type, user.count, storage.get()); });
 }
 
-Task File::perform(Operation& operation, Access access, p2p::Buffer memory, int64_t bytes) {
+Task File::perform(Operation& operation, Access access, p2p::Buffer memory, Status admitted) {
   const std::shared_ptr<const View> its_view = view;
+  const int64_t bytes = bytes_of(memory), etypes = bytes / its_view->etype_size;
+  const bool together = access.collective && comm->size() > 1;
   if (access.at == At::shared) {
-    Task fetch = fetch_shared(operation, bytes / its_view->etype_size, access.collective, access.offset);
-    Status fetched = co_await fetch;
-    WEFT_CO_TRY(std::move(fetched));
+    Task add = together ? add_to_shared_in_order(operation, *its_view, etypes, access.offset)
+                        : add_to_shared(*its_view, etypes, access.offset);
+    Status added = co_await add;
+    if (admitted.ok()) admitted = std::move(added);
   }
-  const int64_t stream = access.offset * its_view->etype_size;
-  if (access.collective && comm->size() > 1) {
-    const CollectiveAccess arguments{*target, *comm,  buffers_, aggregator_order_, hosts_, its_view,
-                                     stream,  memory, bytes};
-    Task collective =
-        access.write ? write_collective(operation, arguments) : read_collective(operation, arguments);
+  int64_t stream = 0;
+  if (admitted.ok()) {
+    auto placed = its_view->place("offset", access.offset, etypes);
+    if (placed)
+      stream = *placed;
+    else
+      admitted = std::move(placed).error();
+  }
+  if (together) {
+    CollectiveAccess arguments{*target, *comm,  buffers_, aggregator_order_,  hosts_, its_view,
+                               stream,  memory, bytes,    std::move(admitted)};
+    Task collective = access.write ? write_collective(operation, std::move(arguments))
+                                   : read_collective(operation, std::move(arguments));
     co_return co_await collective;
   }
+  WEFT_CO_TRY(std::move(admitted));
   const IndependentAccess arguments{*target, its_view, stream, memory, bytes, access.write};
   Task independent = access_independent(operation, arguments);
   co_return co_await independent;
 }
 
 Result<Operation*> File::launch(const Access& access, const p2p::Buffer& memory, bool blocking) {
-  WEFT_TRY(admit(access, memory));
+  WEFT_TRY(allow(access));
+  const bool queued = access.collective && comm->size() > 1;
   p2p::Buffer moved = memory;
   std::shared_ptr<std::byte[]> storage;
   std::function<Result<uint64_t>(uint64_t)> after;
-  WEFT_TRY(convert(access, moved, storage, after));
-  const int64_t bytes = bytes_of(moved);
   Access placed = access;
-  if (access.at == At::individual) {
-    placed.offset = position_;
-    position_ += bytes / view->etype_size;
+  Status admitted = admit(access, memory);
+  if (admitted.ok()) admitted = convert(access, moved, storage, after);
+  if (admitted.ok()) admitted = begin_access(placed, bytes_of(moved), bytes_of(memory));
+  if (!admitted.ok()) {
+    if (!queued) return std::move(admitted).error();
+    moved = p2p::host_bytes(nullptr, 0);
+    after = nullptr;
   }
-  const bool queued = access.collective && comm->size() > 1;
   Operation* const operation = Operation::slab().create(
       instance, *this, const_cast<datatype::Datatype&>(*memory.type), queued ? &queue_ : nullptr);
   if (operation == nullptr) return core::no_more_requests();
@@ -135,7 +169,7 @@ Result<Operation*> File::launch(const Access& access, const p2p::Buffer& memory,
       operation->completion.bytes = *bytes;
       return {};
     };
-  operation->run(perform(*operation, placed, moved, bytes));
+  operation->run(perform(*operation, placed, moved, std::move(admitted)));
   return operation;
 }
 
@@ -162,17 +196,15 @@ Result<core::Completion> File::run(const Access& access, const p2p::Buffer& memo
     if (!operation) return std::move(operation).error();
     return complete(**operation, *target->pool);
   }
+  WEFT_TRY(allow(access));
   WEFT_TRY(admit(access, memory));
   const int64_t bytes = bytes_of(memory);
   const std::shared_ptr<const View> its_view = view;
-  int64_t offset = access.offset;
-  if (access.at == At::individual) {
-    offset = position_;
-    position_ += bytes / its_view->etype_size;
-  }
+  Access placed = access;
+  WEFT_TRY(begin_access(placed, bytes, bytes));
   core::Completion completion;
   completion.bytes = static_cast<uint64_t>(bytes);
-  const int64_t stream = offset * its_view->etype_size;
+  const int64_t stream = placed.offset * its_view->etype_size;
   const core::Ref<File> guard = core::Ref<File>::share(this);
   auto moved = instance.unlocked([&]() -> Result<int64_t> {
     if (!access.write) return read_independent(*target, *its_view, stream, memory, bytes);

@@ -21,9 +21,8 @@ Status agree(core::Communicator& comm, Status own, const std::string& path) {
   const int64_t mine = failure_code(own);
   Status gathered =
       coll::run(coll::record_call(coll::Collective::allgather, comm, &mine, codes.data(), sizeof mine));
-  WEFT_TRY(std::move(own));
-  WEFT_TRY(std::move(gathered));
-  return first_failure(codes, path);
+  if (!gathered.ok()) return own.ok() ? std::move(gathered) : std::move(own);
+  return agree(std::move(own), codes, path);
 }
 
 }  // namespace weft::io

@@ -11,7 +11,7 @@ namespace weft::io {
 
 /// Broadcasts `bytes` bytes of rank 0.
 [[nodiscard]] Status broadcast(core::Communicator& comm, void* data, size_t bytes);
-/// Returns the own error, else an error of another rank about the file `path`.
+/// The common outcome of all ranks, by agree() of their codes. `path`: of the file.
 [[nodiscard]] Status agree(core::Communicator& comm, Status own, const std::string& path);
 
 }  // namespace weft::io

@@ -17,7 +17,9 @@ Slab<File>& File::slab() {
 }
 
 File::File(core::Ref<core::Communicator> own_comm, int access_mode)
-    : comm(std::move(own_comm)), instance(comm->instance), amode(access_mode), view(View::bytes()) {}
+    : comm(std::move(own_comm)), instance(comm->instance), amode(access_mode), view(View::bytes()) {
+  comm->name = "communicator of a file";  // for error messages
+}
 
 Status File::agree(Status own) { return io::agree(*comm, std::move(own), target->descriptor.path()); }
 
@@ -32,7 +34,9 @@ Status File::change_once(const char* what, int64_t value, Change&& change) {
   int64_t values[2] = {value, 0};
   WEFT_TRY(broadcast(*comm, values, sizeof values));
   Status own;
-  if (values[0] != value)
+  if (value < 0)
+    own = Error(Errc::arg, std::string(what) + " = " + std::to_string(value) + " is negative");
+  else if (values[0] != value)
     own = error(ErrorClass::not_same, std::string(what) + " = " + std::to_string(value) + " here and " +
                                           std::to_string(values[0]) + " at rank 0: pass the same value");
   // All ranks agree before the change, so that nothing happens if the values differ.
@@ -41,14 +45,12 @@ Status File::change_once(const char* what, int64_t value, Change&& change) {
 }
 
 Status File::resize(int64_t bytes) {
-  if (bytes < 0) return Error(Errc::arg, "size = " + std::to_string(bytes) + " is negative");
   if ((amode & kReadOnly) != 0)
     return error(ErrorClass::read_only, "the file was opened with MPI_MODE_RDONLY");
   return change_once("size", bytes, [&] { return target->descriptor.resize(bytes); });
 }
 
 Status File::preallocate(int64_t bytes) {
-  if (bytes < 0) return Error(Errc::arg, "size = " + std::to_string(bytes) + " is negative");
   if ((amode & kReadOnly) != 0)
     return error(ErrorClass::read_only, "the file was opened with MPI_MODE_RDONLY");
   return change_once("size", bytes,
@@ -98,13 +100,25 @@ Status File::set_hints(const core::Info* info) {
   return {};
 }
 
+/// File offset of the shared file pointer.
+Result<int64_t> File::current_displacement() {
+  auto pointer = shared_position();
+  if (!pointer) return pointer;
+  if (view->filetype.size() == 0) return error(ErrorClass::io, "the view has no data: its filetype is empty");
+  auto stream = view->place("the shared file pointer", *pointer, 1);
+  if (!stream) return stream;
+  return view->position(*stream);
+}
+
 Status File::set_view(int64_t disp, datatype::Datatype& etype, datatype::Datatype& filetype,
                       const std::string& datarep, const core::Info* info) {
   Status own;
   if (disp == kCurrentDisplacement && (amode & kSequential) != 0) {
-    auto current = shared_position();
-    if (!current) return std::move(current).error();
-    disp = view->position(*current * view->etype_size);
+    auto current = current_displacement();
+    if (current)
+      disp = *current;
+    else
+      own = std::move(current).error();
   } else if (disp < 0) {
     own = Error(Errc::arg, "disp = " + std::to_string(disp) + " is negative");
   }
@@ -114,7 +128,7 @@ Status File::set_view(int64_t disp, datatype::Datatype& etype, datatype::Datatyp
   core::wait_until(instance, [this] { return queue_.empty(); });
   std::shared_ptr<const View> next;
   if (own.ok()) {
-    auto made = View::create(disp, etype, filetype, (amode & kReadOnly) == 0, *found);
+    auto made = View::create(disp, etype, filetype, (amode & kReadOnly) == 0, *found, datarep);
     if (made)
       next = std::move(*made);
     else

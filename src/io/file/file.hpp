@@ -96,9 +96,14 @@ class File final : public core::Counted {
  private:
   struct Prepared;
   void destroy() override { slab().destroy(this); }
-  /// Counts an access, unless it is not allowed.
-  [[nodiscard]] Status admit(const Access& access, const p2p::Buffer& memory);
+  /// Whether the access mode of the file, which all ranks share, allows an access.
+  [[nodiscard]] Status allow(const Access& access);
+  /// Whether the arguments of this rank and its view allow an access.
+  [[nodiscard]] Status admit(const Access& access, const p2p::Buffer& memory) const;
+  /// Sets the offset of an access, checks it, moves the individual file pointer and counts the access.
+  [[nodiscard]] Status begin_access(Access& access, int64_t bytes_in_file, int64_t bytes);
   [[nodiscard]] Result<int64_t> end_position() const;
+  [[nodiscard]] Result<int64_t> current_displacement();
   /// Agrees on an outcome: returns the own error, else an error of another rank.
   [[nodiscard]] Status agree(Status own);
   /// Runs `change` on rank 0 and returns its outcome on all ranks, if `value` is equal on all ranks.
@@ -112,8 +117,11 @@ class File final : public core::Counted {
                                std::shared_ptr<std::byte[]>& storage,
                                std::function<Result<uint64_t>(uint64_t)>& after);
   [[nodiscard]] Result<Operation*> launch(const Access& access, const p2p::Buffer& memory, bool blocking);
-  [[nodiscard]] Task perform(Operation& operation, Access access, p2p::Buffer memory, int64_t bytes);
-  [[nodiscard]] Task fetch_shared(Operation& operation, int64_t etypes, bool ordered, int64_t& first);
+  /// `admitted`: of admit() and convert(); after an error the access takes part in its collective call only.
+  [[nodiscard]] Task perform(Operation& operation, Access access, p2p::Buffer memory, Status admitted);
+  [[nodiscard]] Task add_to_shared(const View& its_view, int64_t etypes, int64_t& first);
+  [[nodiscard]] Task add_to_shared_in_order(Operation& operation, const View& its_view, int64_t etypes,
+                                            int64_t& first);
 
   Accesses accesses_;
   int64_t position_ = 0;           ///< individual file pointer, in etypes

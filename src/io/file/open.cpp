@@ -21,9 +21,25 @@ namespace {
 constexpr unsigned kAllModes = kAppend | kCreate | kDeleteOnClose | kExclusive | kReadOnly | kReadWrite |
                                kSequential | kUniqueOpen | kWriteOnly;
 
+constexpr std::pair<int, const char*> kModeNames[] = {
+    {kReadOnly, "MPI_MODE_RDONLY"},        {kReadWrite, "MPI_MODE_RDWR"},
+    {kWriteOnly, "MPI_MODE_WRONLY"},       {kCreate, "MPI_MODE_CREATE"},
+    {kExclusive, "MPI_MODE_EXCL"},         {kDeleteOnClose, "MPI_MODE_DELETE_ON_CLOSE"},
+    {kUniqueOpen, "MPI_MODE_UNIQUE_OPEN"}, {kSequential, "MPI_MODE_SEQUENTIAL"},
+    {kAppend, "MPI_MODE_APPEND"}};
+
+std::string amode_text(int amode) {
+  std::string text;
+  for (const auto& [bit, name] : kModeNames)
+    if ((amode & bit) != 0) text += (text.empty() ? "" : " | ") + std::string(name);
+  const unsigned unknown = static_cast<unsigned>(amode) & ~kAllModes;
+  if (unknown != 0 || text.empty()) text += (text.empty() ? "" : " | ") + std::to_string(unknown);
+  return text;
+}
+
 Status check_amode(int amode) {
   const auto bad = [amode](const char* why) {
-    return error(ErrorClass::amode, "amode = " + std::to_string(amode) + " " + why);
+    return error(ErrorClass::amode, "amode = " + amode_text(amode) + " " + why);
   };
   const auto mode = static_cast<unsigned>(amode);
   if ((mode & ~kAllModes) != 0) return bad("has unknown bits");
@@ -64,13 +80,26 @@ int open_as(const std::string& path, int amode, int more_flags, Descriptor& file
 
 /// Facts of the file that rank 0 opens first.
 struct First {
-  int64_t amode, opened, mappable, in_memory;
+  int64_t opened, mappable, in_memory;
   Stripes stripes;
 };
 
+/// Gathers the amodes of all ranks; an error on all ranks if they differ.
+Status compare_amodes(core::Communicator& comm, int amode) {
+  std::vector<int> all(static_cast<size_t>(comm.size()), amode);
+  if (comm.size() > 1)
+    WEFT_TRY(
+        coll::run(coll::record_call(coll::Collective::allgather, comm, &amode, all.data(), sizeof amode)));
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      return error(ErrorClass::not_same, "amode = " + amode_text(all[0]) + " at rank 0 and " +
+                                             amode_text(all[rank]) + " at rank " + std::to_string(rank) +
+                                             ": pass the same value on all ranks");
+  return check_amode(amode);
+}
+
 /// Opens the file on rank 0, which creates it, with the stripes that the hints ask for.
 Status open_first(const std::string& path, int amode, const core::Info* info, Target& target, First& first) {
-  WEFT_TRY(check_amode(amode));
   Hints hints;
   hints.striping_unit = 0;
   if (info != nullptr)
@@ -95,22 +124,18 @@ Status open_first(const std::string& path, int amode, const core::Info* info, Ta
 Status open_everywhere(core::Communicator& comm, const std::string& path, int amode, const core::Info* info,
                        Target& target, Stripes& stripes) {
   // Programs delete a file on all ranks and create it again: the creation waits for the last deletion.
-  if ((amode & kCreate) != 0) WEFT_TRY(agree(comm, {}, path));
-  First first{amode, 0, 0, 0, {}};
-  Status own = comm.rank() == 0 ? open_first(path, amode, info, target, first) : check_amode(amode);
+  WEFT_TRY(compare_amodes(comm, amode));
+  First first{0, 0, 0, {}};
+  Status own;
+  if (comm.rank() == 0) own = open_first(path, amode, info, target, first);
   WEFT_TRY(broadcast(comm, &first, sizeof first));
   target.mappable = first.mappable != 0;
   target.in_memory = first.in_memory != 0;
   target.contended = comm.size() > 1;
   stripes = first.stripes;
-  if (comm.rank() != 0 && own.ok()) {
-    if (first.amode != amode)
-      own = error(ErrorClass::not_same, "amode = " + std::to_string(amode) + " here and " +
-                                            std::to_string(first.amode) + " at rank 0: pass the same value");
-    else if (first.opened != 0)
-      if (const int number = open_as(path, amode, 0, target.descriptor); number != 0)
-        own = system_error("open", path, number);
-  }
+  if (comm.rank() != 0 && first.opened != 0)
+    if (const int number = open_as(path, amode, 0, target.descriptor); number != 0)
+      own = system_error("open", path, number);
   return agree(comm, std::move(own), path);
 }
 
@@ -165,7 +190,7 @@ Result<File*> File::open(core::Communicator& comm, const std::string& name, int 
     file->target->hints.striping_unit = stripes.bytes;
   }
   if (prepared.ok() && (amode & kAppend) != 0) {
-    prepared = file->seek(0, Whence::end);
+    prepared = file->agree(file->seek(0, Whence::end));
     if (prepared.ok()) prepared = file->set_shared(file->position_);
   }
   if (prepared.ok()) return file;
@@ -190,9 +215,11 @@ Status File::close(File* file) {
   file->target->kept.clear();
   if (Status closed = file->target->descriptor.close(); outcome.ok()) outcome = std::move(closed);
   outcome = file->agree(std::move(outcome));
-  if ((file->amode & kDeleteOnClose) != 0 && file->comm->rank() == 0 && ::unlink(path.c_str()) != 0 &&
-      outcome.ok())
-    outcome = system_error("delete", path, errno);
+  if ((file->amode & kDeleteOnClose) != 0) {  // when all ranks have closed the file
+    if (file->comm->rank() == 0 && ::unlink(path.c_str()) != 0 && outcome.ok())
+      outcome = system_error("delete", path, errno);
+    outcome = file->agree(std::move(outcome));
+  }
   if (file->shared_ != nullptr) {
     Status unlocked = file->shared_->unlock_all();
     file->shared_->open_handle();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // File: individual and shared file pointers. The shared pointer is a word in a window at rank 0: other
 // processes of its host change it in place, those of other hosts by messages that rank 0 executes.
-#include <numeric>
-
 #include "core/op.hpp"
 #include "datatype/predefined.hpp"
 #include "io/backend/error.hpp"
@@ -45,11 +43,16 @@ class PointerUpdate final : public Event {
   Status outcome_;
 };
 
-Status add_checked(int64_t base, int64_t offset, int64_t& sum) {
-  if (__builtin_add_overflow(base, offset, &sum) || sum < 0)
-    return Error(Errc::arg, "offset = " + std::to_string(offset) + " moves the file pointer from " +
-                                std::to_string(base) + " to before the start of the view");
-  return {};
+/// Moves a file pointer; all in etypes.
+Status add_checked(const View& view, int64_t base, int64_t offset, int64_t& sum) {
+  datatype::Checked math;
+  sum = math.add(base, offset);
+  const int64_t end = view.stream_end() / view.etype_size;
+  if (!math.overflow() && sum >= 0 && sum <= end) return {};
+  return Error(Errc::arg, "offset = " + std::to_string(offset) + " moves the file pointer from " +
+                              std::to_string(base) + " to " +
+                              (offset < 0 ? "before the start of the view"
+                                          : "beyond the largest offset of the view, " + std::to_string(end)));
 }
 
 }  // namespace
@@ -57,7 +60,8 @@ Status add_checked(int64_t base, int64_t offset, int64_t& sum) {
 Result<int64_t> File::end_position() const {
   auto bytes = size();
   if (!bytes) return bytes;
-  return (view->stream_before(*bytes) + view->etype_size - 1) / view->etype_size;
+  const int64_t stream = view->stream_before(*bytes);
+  return stream == 0 ? 0 : (stream - 1) / view->etype_size + 1;
 }
 
 Status File::seek(int64_t offset, Whence whence) {
@@ -68,7 +72,10 @@ Status File::seek(int64_t offset, Whence whence) {
     if (!end) return std::move(end).error();
     base = *end;
   }
-  return add_checked(base, offset, position_);
+  int64_t moved = 0;
+  WEFT_TRY(add_checked(*view, base, offset, moved));
+  position_ = moved;
+  return {};
 }
 
 Result<int64_t> File::shared_position() {
@@ -105,23 +112,35 @@ Status File::seek_shared(int64_t offset, Whence whence) {
     else
       own = std::move(found).error();
   }
-  if (own.ok()) own = add_checked(base, offset, value);
+  if (own.ok()) own = add_checked(*view, base, offset, value);
   WEFT_TRY(agree(std::move(own)));
   return set_shared(value);
 }
 
-Task File::fetch_shared(Operation& operation, int64_t etypes, bool ordered, int64_t& first) {
+/// Adds to the shared file pointer, unless the access would end beyond the view.
+Task File::add_to_shared(const View& its_view, int64_t etypes, int64_t& first) {
+  constexpr const char* kName = "the shared file pointer";
   if (shared_ == nullptr) {
     first = local_shared_;
+    WEFT_CO_TRY(its_view.place(kName, first, etypes));
     local_shared_ += etypes;
     co_return Status();
   }
-  if (!ordered) {
-    PointerUpdate update(*shared_, kSum, etypes);
-    co_await update;
-    first = update.old;
-    co_return update.take();
-  }
+  PointerUpdate update(*shared_, kSum, etypes);
+  co_await update;
+  first = update.old;
+  WEFT_CO_TRY(update.take());
+  auto placed = its_view.place(kName, first, etypes);
+  if (placed) co_return Status();
+  PointerUpdate undo(*shared_, kSum, -etypes);
+  co_await undo;
+  WEFT_CO_TRY(undo.take());
+  co_return std::move(placed).error();
+}
+
+/// Collective: the shared file pointer moves by the sum of all ranks, and `first` follows the lower ranks.
+Task File::add_to_shared_in_order(Operation& operation, const View& its_view, int64_t etypes,
+                                  int64_t& first) {
   co_await operation.turn();
   const auto ranks = static_cast<size_t>(comm->size()), rank = static_cast<size_t>(comm->rank());
   std::vector<int64_t> counts(ranks), bases(ranks);
@@ -129,22 +148,27 @@ Task File::fetch_shared(Operation& operation, int64_t etypes, bool ordered, int6
       coll::record_call(coll::Collective::allgather, *comm, &etypes, counts.data(), sizeof etypes),
       operation.next_tag());
   co_await gather;
-  WEFT_CO_TRY(gather.take());
-  const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  Status own = gather.take();
+  datatype::Checked math;
+  int64_t total = 0, before = 0;
+  for (size_t i = 0; i < ranks; ++i) {
+    if (i == rank) before = total;
+    total = math.add(total, counts[i]);
+  }
+  if (own.ok() && math.overflow())
+    own = Error(Errc::count, "count = " + std::to_string(etypes) +
+                                 " etypes: the sum over all ranks exceeds 64 bits: pass smaller counts");
   int64_t base = 0;
-  Status own;
-  if (rank == 0) {
-    PointerUpdate update(*shared_, kSum, total);
-    co_await update;
-    base = update.old;
-    own = update.take();
+  if (rank == 0 && own.ok()) {
+    Task add = add_to_shared(its_view, total, base);
+    own = co_await add;
   }
   Collective spread(coll::record_call(coll::Collective::allgather, *comm, &base, bases.data(), sizeof base),
                     operation.next_tag());
   co_await spread;
   WEFT_CO_TRY(std::move(own));
   WEFT_CO_TRY(spread.take());
-  first = std::accumulate(counts.begin(), counts.begin() + static_cast<ptrdiff_t>(rank), bases[0]);
+  first = bases[0] + before;  // at most the end of the access of all ranks, which rank 0 has checked
   co_return Status();
 }
 

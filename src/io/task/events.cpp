@@ -100,16 +100,17 @@ Status Collective::take() {
 
 int64_t failure_code(const Status& own) {
   if (own.ok()) return 0;
-  return own.error().mpi_code() != 0 ? own.error().mpi_code() : -1;
+  return static_cast<int64_t>(own.error().code()) << 32 | static_cast<uint32_t>(own.error().mpi_code());
 }
 
-Status first_failure(const std::vector<int64_t>& codes, const std::string& path) {
-  const auto failed = std::find_if(codes.begin(), codes.end(), [](int64_t code) { return code != 0; });
-  if (failed == codes.end()) return {};
-  return Error(Errc::io,
-               "rank " + std::to_string(failed - codes.begin()) + " failed with " + path +
-                   ": its own error has the reason",
-               *failed > 0 ? static_cast<int>(*failed) : 0);
+Status agree(Status own, const std::vector<int64_t>& codes, const std::string& path) {
+  const auto first = std::find_if(codes.begin(), codes.end(), [](int64_t code) { return code != 0; });
+  if (first == codes.end() || *first == failure_code(own)) return own;
+  const std::string rank = "rank " + std::to_string(first - codes.begin()) + " failed with " + path;
+  return Error(
+      static_cast<Errc>(*first >> 32),
+      own.ok() ? rank + ": its own error has the reason" : own.error().message() + "; " + rank + ", too",
+      static_cast<int>(*first));
 }
 
 }  // namespace weft::io

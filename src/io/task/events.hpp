@@ -74,9 +74,10 @@ class Collective final : public Event {
   Status failed_;
 };
 
-/// The outcome of a rank, as published to the others: 0, an MPI error class, or -1 for other errors.
+/// The outcome of a rank, as published to the others; 0: success.
 [[nodiscard]] int64_t failure_code(const Status& own);
-/// The error of the first rank that has failed. `path`: of the file.
-[[nodiscard]] Status first_failure(const std::vector<int64_t>& codes, const std::string& path);
+/// The common outcome, by the codes of all ranks: success, or on every rank an error with the class of the
+/// first rank that has failed. A rank with an error keeps its own text. `path`: of the file.
+[[nodiscard]] Status agree(Status own, const std::vector<int64_t>& codes, const std::string& path);
 
 }  // namespace weft::io

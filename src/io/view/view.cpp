@@ -2,6 +2,7 @@
 #include "io/view/view.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "datatype/predefined.hpp"
@@ -75,7 +76,7 @@ class FileForm {
 
 Result<std::shared_ptr<const View>> View::create(int64_t disp, datatype::Datatype& etype,
                                                  datatype::Datatype& filetype, bool writable,
-                                                 const Datarep* datarep) {
+                                                 const Datarep* datarep, std::string datarep_name) {
   if (etype.size() == 0) return bad_type("etype has no data: use a type with at least one byte");
   FileForm file_etype, layout;
   WEFT_TRY(file_etype.make(etype, datarep));
@@ -86,7 +87,9 @@ Result<std::shared_ptr<const View>> View::create(int64_t disp, datatype::Datatyp
                     " bytes of etype: build filetype from etype");
   auto view = std::make_shared<View>(disp, etype, filetype, file_etype.get(), layout.get());
   view->datarep = datarep;
+  view->datarep_name = std::move(datarep_name);
   WEFT_TRY(view->check(writable));
+  WEFT_TRY(view->find_stream_end());
   return std::shared_ptr<const View>(std::move(view));
 }
 
@@ -103,15 +106,53 @@ Status View::check(bool writable) {
     end = std::max(end, at + length);
   });
   mean_run = size_ / runs;
-  const int64_t first = layout.true_lb() + layout.extent();  // of the next filetype
+  datatype::Checked math;
+  const int64_t first = math.add(layout.true_lb(), layout.extent());  // of the next filetype
   if (!ordered || layout.true_lb() < 0)
     return bad_displacements(
         "the displacements of filetype are negative or decreasing, which views do not allow");
-  interleaved = first < end;
+  interleaved = first < end && !math.overflow();
   if (overlapping && writable)
     return bad_displacements(
         "regions of filetype overlap, which views of files open for writing do not allow");
   return {};
+}
+
+/// A stream that is not contiguous ends before 2^62, so that walks over a filetype of up to that size do not
+/// overflow.
+Status View::find_stream_end() {
+  constexpr int64_t kMostBytes = (int64_t{1} << 62) - 1;
+  datatype::Checked math;
+  const int64_t first = math.add(disp, contiguous || size_ == 0 ? 0 : layout.true_lb());
+  const int64_t end = math.add(disp, contiguous || size_ == 0 ? 0 : layout.true_ub());
+  if (math.overflow() || end > kFileEnd)
+    return bad_type("disp = " + std::to_string(disp) + ": the first filetype ends beyond the largest file, " +
+                    std::to_string(kFileEnd) + " bytes: pass a smaller displacement");
+  if (contiguous || size_ == 0) {
+    stream_end_ = kFileEnd - disp;
+    return {};
+  }
+  if (size_ > kMostBytes)
+    return bad_type("filetype has " + std::to_string(size_) +
+                    " bytes of data, more than a view with gaps can have: use a smaller filetype");
+  int64_t tiles = kMostBytes;
+  if (layout.extent() > 0) tiles = (kFileEnd - end) / layout.extent() + 1;
+  if (layout.extent() < 0) tiles = -(first / layout.extent()) + 1;  // until they begin before the file
+  const int64_t bytes = math.mul(tiles, size_);
+  stream_end_ = math.overflow() ? kMostBytes : std::min(bytes, kMostBytes);
+  return {};
+}
+
+Result<int64_t> View::place(const char* what, int64_t offset, int64_t etypes) const {
+  datatype::Checked math;
+  const int64_t stream = math.mul(offset, etype_size);
+  const int64_t end = math.add(stream, math.mul(etypes, etype_size));
+  if (!math.overflow() && stream >= 0 && end <= stream_end_) [[likely]]
+    return stream;
+  return bad_type(std::string(what) + " = " + std::to_string(offset) + ": the access of " +
+                  std::to_string(etypes) + (etypes == 1 ? " etype" : " etypes") +
+                  " ends beyond the largest offset of the view, " + std::to_string(stream_end_ / etype_size) +
+                  " (a file has at most " + std::to_string(kFileEnd) + " bytes): pass a smaller offset");
 }
 
 int64_t View::position(int64_t stream) const {
@@ -124,10 +165,12 @@ int64_t View::position(int64_t stream) const {
 }
 
 int64_t View::stream_before(int64_t at) const {
-  if (contiguous) return std::max<int64_t>(0, at - disp);
+  if (contiguous) return std::clamp<int64_t>(at - disp, 0, stream_end_);
   if (size_ == 0 || at <= disp + layout.true_lb()) return 0;
-  const int64_t tile = layout.extent() <= 0 ? 0 : (at - disp - layout.true_lb()) / layout.extent();
-  return stream_before(at, tile > 0 ? (tile - 1) * size_ : 0, (tile + 1) * size_);
+  if (layout.extent() <= 0) return stream_before(at, 0, size_);
+  const int64_t tile = std::min((at - disp - layout.true_lb()) / layout.extent(), stream_end_ / size_);
+  return stream_before(at, tile > 0 ? (tile - 1) * size_ : 0,
+                       tile < stream_end_ / size_ ? (tile + 1) * size_ : stream_end_);
 }
 
 int64_t View::stream_before(int64_t at, int64_t low, int64_t high) const {

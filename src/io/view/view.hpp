@@ -4,6 +4,7 @@
 // Threading: created and destroyed under the instance lock, const functions on any thread.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -14,15 +15,20 @@ namespace weft::io {
 
 struct Datarep;
 
+/// Largest file, in bytes: rounding up a file offset to pages, windows and stripes does not overflow.
+inline constexpr int64_t kFileEnd = std::numeric_limits<int64_t>::max() - (int64_t{1} << 32);
+
 class View {
  public:
   /// Bytes from `disp`: the view of MPI_File_open.
   [[nodiscard]] static std::shared_ptr<const View> bytes();
-  /// Errors: arg (filetype not made of etypes), MPI_ERR_IO (negative or decreasing displacements).
-  /// `writable`: overlapping regions are errors too. `datarep`: null for "native".
+  /// Errors: arg (filetype not made of etypes, or beyond the largest file), MPI_ERR_IO (negative or
+  /// decreasing displacements). `writable`: overlapping regions are errors too. `datarep`: null for "native"
+  /// and "internal"; `datarep_name`: what the program has set.
   [[nodiscard]] static Result<std::shared_ptr<const View>> create(int64_t disp, datatype::Datatype& etype,
                                                                   datatype::Datatype& filetype, bool writable,
-                                                                  const Datarep* datarep);
+                                                                  const Datarep* datarep,
+                                                                  std::string datarep_name);
   /// `file_etype`, `file_layout`: the types in the file's data representation.
   View(int64_t disp, datatype::Datatype& etype, datatype::Datatype& filetype, datatype::Datatype& file_etype,
        datatype::Datatype& file_layout);
@@ -30,7 +36,13 @@ class View {
   View& operator=(const View&) = delete;
   ~View();
 
-  /// File offset of a byte of the stream. Precondition: the filetype has data.
+  /// End of the stream: all file offsets of the bytes before it are in [0, kFileEnd]. Offsets and pointers
+  /// that programs pass are compared with it, so that nothing below overflows.
+  [[nodiscard]] int64_t stream_end() const { return stream_end_; }
+  /// Stream offset of an access; arguments in etypes. Error: arg, if the access ends beyond stream_end(); it
+  /// names the offset as `what`.
+  [[nodiscard]] Result<int64_t> place(const char* what, int64_t offset, int64_t etypes) const;
+  /// File offset of a byte of the stream. Preconditions: the filetype has data; `stream` < stream_end().
   [[nodiscard]] int64_t position(int64_t stream) const;
   /// Number of bytes of the stream before the file offset `at`. Precondition: the tiles are not interleaved.
   [[nodiscard]] int64_t stream_before(int64_t at) const;
@@ -82,11 +94,14 @@ class View {
   bool overlapping = false;  ///< regions of the filetype overlap, so that file offsets are not ordered
   bool interleaved = false;  ///< a filetype begins before the end of the filetype before it
   int64_t mean_run = 0;      ///< mean length of the runs of the filetype, in bytes; 0 if `contiguous`
-  const Datarep* datarep = nullptr;  ///< null: "native"
+  const Datarep* datarep = nullptr;  ///< null: data is stored as in memory
+  std::string datarep_name = "native";
 
  private:
   [[nodiscard]] Status check(bool writable);
+  [[nodiscard]] Status find_stream_end();
   const int64_t size_;  ///< of `layout`
+  int64_t stream_end_ = kFileEnd;
 };
 
 }  // namespace weft::io
