@@ -129,7 +129,11 @@ Status Window::locate_region(const Area& area, Place& place) {
   const __int128 last = static_cast<__int128>(area.count - 1) * area.type.extent();
   const __int128 first = static_cast<__int128>(start) + area.type.true_lb() + std::min<__int128>(last, 0);
   const __int128 end = static_cast<__int128>(start) + area.type.true_ub() + std::max<__int128>(last, 0);
-  if (first < 0 || end > UINTPTR_MAX) return error(ErrorClass::range, "the access exceeds the address space");
+  if (first < 0 || end > UINTPTR_MAX)
+    return error(ErrorClass::range, "target_disp = " + std::to_string(area.disp) +
+                                        ", target_count = " + std::to_string(area.count) +
+                                        ": the access exceeds the address space: pass an address that "
+                                        "MPI_Get_address has returned at the target");
   auto found = find_region(*place.peer, area.rank, static_cast<uint64_t>(first), static_cast<uint64_t>(end));
   if (!found) return std::move(found).error();
   const RemoteRegion& region = **found;

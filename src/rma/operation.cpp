@@ -88,10 +88,11 @@ Status Window::locate(const Area& area, Place& place) {
     inside = inside && !__builtin_add_overflow(start, static_cast<int64_t>(place.bytes), &end) &&
              static_cast<uint64_t>(end) <= peer.size;
   } else if (place.bytes != 0) {
-    const __int128 last = static_cast<__int128>(area.count - 1) * area.type.extent();
-    const __int128 first = start + area.type.true_lb() + std::min<__int128>(last, 0);
-    inside = inside && first >= 0 &&
-             start + area.type.true_ub() + std::max<__int128>(last, 0) <= static_cast<__int128>(peer.size);
+    datatype::Checked math;
+    const int64_t last = math.mul(area.count - 1, area.type.extent());
+    const int64_t first = math.add(math.add(start, area.type.true_lb()), std::min<int64_t>(last, 0));
+    end = math.add(math.add(start, area.type.true_ub()), std::max<int64_t>(last, 0));
+    inside = inside && !math.overflow() && first >= 0 && static_cast<uint64_t>(end) <= peer.size;
   }
   if (!inside && place.bytes != 0) [[unlikely]]
     return error(ErrorClass::range, "target_disp = " + std::to_string(area.disp) +

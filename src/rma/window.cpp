@@ -47,7 +47,9 @@ Window::Window(core::Ref<core::Communicator> own_comm)
     : comm(std::move(own_comm)),
       instance(comm->instance),
       peers(static_cast<size_t>(comm->size())),
-      errhandler(core::Ref<core::Errhandler>::share(core::Errhandler::fatal())) {}
+      errhandler(core::Ref<core::Errhandler>::share(core::Errhandler::fatal())) {
+  comm->name = "communicator of a window";  // for error messages
+}
 
 transport::rma::Rma& Window::rma() const { return instance.remote_memory().rma(); }
 
@@ -83,6 +85,27 @@ Status Window::allocate_kind(device::MemoryKind wanted, uint64_t head, uint64_t 
   return {};
 }
 
+namespace {
+
+/// Places the parts of all ranks in shared memory. Returns the bytes of all.
+Result<uint64_t> place_parts(const std::vector<uint64_t>& sizes, bool contiguous,
+                             std::vector<uint64_t>& offsets) {
+  constexpr auto kUnit = static_cast<int64_t>(kPage);
+  datatype::Checked math;
+  int64_t end = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    offsets[i] = static_cast<uint64_t>(end);
+    const auto size = static_cast<int64_t>(sizes[i]);
+    end = math.add(end, contiguous ? size : math.add(size, kUnit - 1) / kUnit * kUnit);
+    if (math.overflow())
+      return Error(Errc::no_mem, "size = " + std::to_string(size) + " at rank " + std::to_string(i) +
+                                     ": the sizes of all ranks exceed 64 bits: pass smaller ones");
+  }
+  return static_cast<uint64_t>(end);
+}
+
+}  // namespace
+
 /// Allocates the control block and, for some flavors, memory of the window, in one segment. Registers both.
 Status Window::allocate(const Options& options, const std::vector<uint64_t>& sizes) {
   // The program's memory is not in a segment that others can map.
@@ -92,10 +115,9 @@ Status Window::allocate(const Options& options, const std::vector<uint64_t>& siz
   if (options.flavor == Flavor::allocate) data = options.size;
   if (options.flavor == Flavor::shared) {
     shared_offsets_.resize(peers.size());
-    for (size_t i = 0; i < peers.size(); ++i) {
-      shared_offsets_[i] = data;
-      data += options.contiguous ? sizes[i] : round_up(sizes[i], kPage);
-    }
+    auto all = place_parts(sizes, options.contiguous, shared_offsets_);
+    if (!all) return std::move(all).error();
+    data = *all;
     if (comm->rank() != 0) data = 0;  // rank 0 allocates for all
   }
   if (options.kinds != nullptr) {

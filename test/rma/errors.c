@@ -21,6 +21,9 @@ int main(int argc, char** argv) {
   MPI_Group group;
   EXPECT(MPI_ERR_SIZE, MPI_Win_allocate(-1, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win));
   EXPECT(MPI_ERR_DISP, MPI_Win_allocate(8, 0, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win));
+  const MPI_Aint largest = (MPI_Aint)(~(unsigned long long)0 >> 1);
+  if (size > 1)
+    EXPECT(MPI_ERR_NO_MEM, MPI_Win_allocate_shared(largest, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win));
   EXPECT(MPI_ERR_BASE, MPI_Win_create(NULL, 8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
   MPI_Win_allocate(16, 4, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
   memset(memory, 0, 16);
@@ -48,6 +51,14 @@ int main(int argc, char** argv) {
   EXPECT(MPI_ERR_RMA_RANGE, MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, win));
   EXPECT(MPI_ERR_RMA_RANGE, MPI_Get(&result, 1, MPI_INT, 0, (MPI_Aint)1 << 61, 1, MPI_INT, win));
   EXPECT(MPI_ERR_TRUNCATE, MPI_Put(&value, 1, MPI_INT, 0, 0, 0, MPI_INT, win));
+  // Displacements whose sum with the bounds of the target's datatype exceeds 64 bits.
+  const int two[2] = {1, 2}, one[2] = {1, 1};
+  const MPI_Aint apart[2] = {0, 200};
+  MPI_Datatype wide;
+  MPI_Type_create_hindexed(2, one, apart, MPI_INT, &wide);
+  MPI_Type_commit(&wide);
+  EXPECT(MPI_ERR_RMA_RANGE, MPI_Put(two, 2, MPI_INT, 0, ((MPI_Aint)1 << 61) - 25, 1, wide, win));
+  MPI_Type_free(&wide);
   // The window's error handler gets the errors of all arguments.
   EXPECT(MPI_ERR_TYPE, MPI_Put(&value, 1, MPI_DATATYPE_NULL, 0, 0, 1, MPI_INT, win));
   EXPECT(MPI_ERR_TYPE, MPI_Compare_and_swap(&value, &value, &result, MPI_FLOAT, 0, 0, win));
