@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "api/caller.hpp"
+#include "api/check.hpp"
 #include "api/datatypes.hpp"
 #include "api/impl.hpp"
 #include "api/objects.hpp"
@@ -37,6 +39,15 @@ Error is_predefined(const Datatype& type) {
   return {Errc::type, "datatype is " +
                           (type.name().empty() ? "predefined" : "the predefined " + type.name()) +
                           ": only derived types can be freed"};
+}
+
+/// A block of 19 elements that the program means is one of 1 element here: the ABI's value of the default.
+void report_default_arguments(const int* distribs, const int* dargs, size_t n) {
+  for (size_t i = 0; i < n; ++i)
+    if (distribs[i] == MPI_DISTRIBUTE_CYCLIC && dargs[i] == MPI_DISTRIBUTE_DFLT_DARG)
+      report("MPI_Type_create_darray: " + element_name("array_of_dargs", i) +
+             " = 19 is MPI_DISTRIBUTE_DFLT_DARG, one element a block: the ABI of MPI 5.0 cannot express "
+             "blocks of 19 elements");
 }
 
 Status no_dimensions(int ndims) {
@@ -105,6 +116,7 @@ Status Type_create_darray(int size, int rank, int ndims, CountArray gsizes, cons
   if (ndims < 1) return no_dimensions(ndims);
   const auto n = static_cast<size_t>(ndims);
   const auto global = copy(gsizes, ndims);
+  if (reporting()) report_default_arguments(distribs, dargs, n);
   return return_datatype(
       datatype::darray(
           {size, rank, global, {distribs, n}, {dargs, n}, {psizes, n}, static_cast<datatype::Order>(order)},

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "datatype/darray_argument.hpp"
 #include "datatype/partial_type.hpp"
 
 namespace weft::datatype {
@@ -55,8 +56,11 @@ PartialType distribute(const PartialType& part, const Share& share, Count stride
   if (share.first >= share.size) return none;
   const Count available = share.size - share.first;
   const Count whole = available < share.block ? 0 : (available - share.block) / share.step + 1;
-  const Count tail_at = share.first + whole * share.step;
-  const Count tail = tail_at < share.size ? std::min(share.block, share.size - tail_at) : 0;
+  // The next block after the whole ones, unless it would begin beyond the dimension.
+  const Count behind = whole == 0 ? 0 : (whole - 1) * share.step;
+  const Count ahead = whole == 0 ? available : available - behind - std::min(share.step, available - behind);
+  const Count tail = std::min(share.block, ahead);
+  const Count tail_at = share.size - ahead;
 
   const PartialType block = repeat(part, share.block, stride, 0, math);
   const PartialType body =
@@ -74,8 +78,9 @@ PartialType distribute(const PartialType& part, const Share& share, Count stride
 
 /// The share of the process with `coordinate` in dimension d.
 Result<Share> share_of(const DarrayShape& shape, size_t d, Count coordinate) {
-  const Count size = shape.gsizes[d], processes = shape.psizes[d], argument = shape.arguments[d];
-  const bool standard = argument == kDefaultDistributionArgument;
+  const Count size = shape.gsizes[d], processes = shape.psizes[d];
+  const bool standard = shape.arguments[d] == kDefaultDistributionArgument;
+  const Count argument = shape.arguments[d] == kDistributionArgument19 ? 19 : shape.arguments[d];
   if (!standard && argument < 1 && shape.distributions[d] != static_cast<int>(Distribution::none))
     return bad("distribution argument " + std::to_string(argument) + in_dimension(d) +
                ": pass 1 or more, or MPI_DISTRIBUTE_DFLT_DARG");
@@ -90,8 +95,7 @@ Result<Share> share_of(const DarrayShape& shape, size_t d, Count coordinate) {
       if (block < size / processes + (size % processes != 0))
         return bad("distribution argument " + std::to_string(block) + in_dimension(d) +
                    " is too small to cover the dimension with one block per process");
-      return Share{size, block > size ? (coordinate == 0 ? 0 : size) : block * coordinate, block,
-                   block * processes};
+      return Share{size, block > size ? (coordinate == 0 ? 0 : size) : block * coordinate, block, size};
     }
     case Distribution::cyclic: {
       const Count block = standard ? 1 : argument;

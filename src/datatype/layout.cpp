@@ -110,7 +110,8 @@ bool as_run(const LayoutEntry& entry, Run& run) {
 /// Folds entries with the same child, count and stride into nested repeats; null if irregular.
 NodePtr fold(std::span<const LayoutEntry> entries) {
   const LayoutEntry& head = entries[0];
-  const Count stride = entries.size() > 1 ? entries[1].displacement - head.displacement : 0;
+  const bool several = entries.size() > 1 && entries[1].child == head.child;
+  const Count stride = several ? entries[1].displacement - head.displacement : 0;
   for (size_t i = 1; i < entries.size(); ++i) {
     const LayoutEntry& entry = entries[i];
     if (entry.child != head.child || entry.count != head.count || entry.stride != head.stride ||

@@ -156,6 +156,16 @@ static void datatypes(void) {
   OK(MPI_Type_free(&structure));
   OK(MPI_Type_free(&sub));
   OK(MPI_Type_free(&darray));
+  // 19 is the value of MPI_DISTRIBUTE_DFLT_DARG in another interface.
+  int whole = 38, cyclic = MPI_DISTRIBUTE_CYCLIC, nineteen = 19, two = 2, elements[38], mine[38], at = 0;
+  for (int i = 0; i < 38; ++i) elements[i] = i;
+  OK(MPI_Type_create_darray(2, 1, 1, &whole, &cyclic, &nineteen, &two, MPI_ORDER_C, MPI_INT, &darray));
+  OK(MPI_Type_commit(&darray));
+  OK(MPI_Pack(elements, 1, darray, mine, sizeof mine, &at, MPI_COMM_SELF));
+  EXPECT(at == 19 * (int)sizeof(int) && mine[0] == 19 && mine[1] == 20 && mine[18] == 37);
+  OK(MPI_Type_get_contents(darray, 32, 8, 2, integers, addresses, inner));
+  EXPECT(integers[5] == 19);
+  OK(MPI_Type_free(&darray));
   EXPECT(structure == MPI_DATATYPE_NULL);
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Statuses, wildcards, arrays of requests, probes, persistent and partitioned requests, in-place collectives.
+#include <unistd.h>
+
 #include "expect.h"
 
 static int right(void) { return (rank + 1) % ranks; }
@@ -217,8 +219,33 @@ static void buffered(void) {
   EXPECT(got == left() && address == space && size == (int)sizeof space);
 }
 
+/// Numbers and addresses without a meaning here that have one in another interface.
+static void values_of_other_interfaces(void) {
+  MPI_File file;
+  MPI_Offset place;
+  char name[64];
+  snprintf(name, sizeof name, "/tmp/weft_values_%ld", (long)getpid());
+  OK(MPI_File_open(MPI_COMM_SELF, name, MPI_MODE_CREATE | MPI_MODE_WRONLY, MPI_INFO_NULL, &file));
+  OK(MPI_File_seek(file, 54278280, MPI_SEEK_SET));
+  OK(MPI_File_seek(file, -54278278, MPI_SEEK_CUR));  // MPI_DISPLACEMENT_CURRENT of MPICH and Open MPI
+  OK(MPI_File_seek(file, -1, MPI_SEEK_CUR));         // the same of the standard ABI
+  OK(MPI_File_get_position(file, &place));
+  EXPECT(place == 1);
+  OK(MPI_File_close(&file));
+  const int sequential = MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL | MPI_MODE_DELETE_ON_CLOSE;
+  OK(MPI_File_open(MPI_COMM_SELF, name, sequential, MPI_INFO_NULL, &file));
+  OK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+  if (MPI_DISPLACEMENT_CURRENT != -1)
+    EXPECT(MPI_File_set_view(file, -1, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL) != MPI_SUCCESS);
+  OK(MPI_File_close(&file));
+  // The address of an empty array of Rust, and MPI_IN_PLACE of the standard ABI: an error at ranks that are
+  // not the root.
+  if (MPI_IN_PLACE != (void*)1) OK(MPI_Gather((void*)1, 0, MPI_CHAR, name, 0, MPI_CHAR, 0, MPI_COMM_WORLD));
+}
+
 int main(int argc, char** argv) {
   begin(&argc, &argv);
+  values_of_other_interfaces();
   statuses();
   arrays();
   errors_in_statuses();

@@ -2,6 +2,7 @@
 // Every datatype constructor against the oracle, extents of the standard's examples, invalid arguments.
 #include <vector>
 
+#include "datatype/darray_argument.hpp"
 #include "datatype/support.hpp"
 
 namespace weft::test {
@@ -152,6 +153,45 @@ TEST_F(Constructors, DarrayCoversTheArrayOnce) {
     });
   }
   EXPECT_EQ(owners, std::vector<int>(70, 1));
+}
+
+/// The default argument of the ABI is 19; api/compat passes blocks of 19 elements as another number.
+TEST_F(Constructors, DarrayOfBlocksOf19Elements) {
+  const std::vector<Count> gsizes = {38};
+  const std::vector<int> cyclic = {18}, block = {17}, psizes = {2};
+  for (const int rank : {0, 1}) {
+    const auto make = [&](const std::vector<int>& how, int argument) {
+      return must(dt::darray({2, rank, gsizes, how, std::vector<int>{argument}, psizes, dt::Order::c}, int_));
+    };
+    const Type one = make(cyclic, dt::kDefaultDistributionArgument);
+    const Type nineteen = make(cyclic, dt::kDistributionArgument19);
+    EXPECT_EQ(one->true_ub(), (38 - 1 + rank) * 4);
+    EXPECT_TRUE(nineteen->layout()->kind == dt::Node::Kind::run);
+    EXPECT_EQ(nineteen->true_lb(), rank * 19 * 4);
+    EXPECT_EQ(nineteen->size(), 19 * 4);
+    EXPECT_EQ(make(block, dt::kDistributionArgument19)->true_lb(), rank * 19 * 4);
+  }
+}
+
+/// Arrays whose blocks of all processes together exceed 64 bits.
+TEST_F(Constructors, DarrayOfTheLargestArray) {
+  const Count most = std::numeric_limits<Count>::max();
+  const std::vector<Count> gsizes = {most};
+  const std::vector<int> block = {17}, standard = {19};
+  for (const int processes : {2, 3, 1 << 20}) {
+    Count covered = 0;
+    for (const int rank : {0, 1, processes - 1}) {
+      const Type mine = must(
+          dt::darray({processes, rank, gsizes, block, standard, std::vector<int>{processes}, dt::Order::c},
+                     char_, dt::Width::wide));
+      const Count share = most / processes + (most % processes != 0);
+      EXPECT_EQ(mine->true_lb(), share * rank);
+      EXPECT_EQ(mine->size(), std::min(share, most - share * rank));
+      EXPECT_EQ(mine->extent(), most);
+      covered = mine->true_ub();
+    }
+    EXPECT_EQ(covered, most);
+  }
 }
 
 TEST_F(Constructors, WideCounts) {

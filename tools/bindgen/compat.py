@@ -161,8 +161,8 @@ class Call:
             return f"in_buffer({name})"
         if kind == "WEIGHT":
             return f"in_weights({name})" if parameter.is_array else name
-        if kind == "OFFSET" and parameter.direction == "in":
-            return f"in_offset({name})"
+        if f"{self.function.mpi_name}.{name}" == "MPI_File_set_view.disp":  # a seek may move by any number
+            return f"in_displacement({name})"
         if kind == "PVAR" and not parameter.levels():
             return f"in_pvar({name})"
         if kind in NUMBERS:

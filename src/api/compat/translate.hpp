@@ -7,6 +7,7 @@
 
 #include "api/compat/handles.hpp"
 #include "api/compat/native.hpp"
+#include "datatype/darray_argument.hpp"
 
 namespace weft::compat {
 
@@ -51,7 +52,12 @@ inline int in_tag(int tag) {
 inline int out_tag(int tag) { return tag == MPI_ANY_TAG ? foreign::ANY_TAG : tag; }
 inline int in_distribution_argument(int value) {
   if (value == foreign::DISTRIBUTE_DFLT_DARG) return MPI_DISTRIBUTE_DFLT_DARG;
-  return value;
+  if (value == MPI_DISTRIBUTE_DFLT_DARG) return datatype::kDistributionArgument19;  // blocks of 19 elements
+  return value < 0 ? kUnknownValue : value;
+}
+inline int out_distribution_argument(int value) {
+  if (value == MPI_DISTRIBUTE_DFLT_DARG) return foreign::DISTRIBUTE_DFLT_DARG;
+  return value == datatype::kDistributionArgument19 ? MPI_DISTRIBUTE_DFLT_DARG : value;
 }
 /// Error codes that are not MPI_SUCCESS.
 int convert_error_in(int code);
@@ -69,12 +75,14 @@ int out_of_memory();
 template <class T>
 inline T* in_buffer(T* address) {
   if (kInPlace == MPI_IN_PLACE && kBufferAutomatic == MPI_BUFFER_AUTOMATIC) return address;  // both constant
-  // Integers: the compiler makes one comparison of both.
-  const auto value = reinterpret_cast<uintptr_t>(address);
-  const auto in_place = reinterpret_cast<uintptr_t>(kInPlace);
-  if (value != in_place && value != reinterpret_cast<uintptr_t>(kBufferAutomatic)) [[likely]]
+  // One comparison: MPICH's special addresses are -2 and -1, those of the standard ABI 1 and 2.
+  constexpr uintptr_t kSpecialAddresses = 5;
+  const auto distance = reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(kBufferAutomatic);
+  if (distance >= kSpecialAddresses) [[likely]]
     return address;
-  return static_cast<T*>(value == in_place ? MPI_IN_PLACE : MPI_BUFFER_AUTOMATIC);
+  if (address == kInPlace) return static_cast<T*>(MPI_IN_PLACE);
+  if (address == kBufferAutomatic) return static_cast<T*>(MPI_BUFFER_AUTOMATIC);
+  return nullptr;  // e.g. of an empty buffer, which some languages give the address 1
 }
 /// `address`: where MPI_Buffer_detach has stored the address of the buffer.
 inline void out_buffer_address(void* address) {
@@ -87,8 +95,9 @@ inline T* in_weights(T* weights) {
   if (weights == unweighted) return MPI_UNWEIGHTED;
   return weights == weights_empty ? MPI_WEIGHTS_EMPTY : weights;
 }
-inline MPI_Offset in_offset(MPI_Offset offset) {
-  return offset == kDisplacementCurrent ? MPI_DISPLACEMENT_CURRENT : offset;
+inline MPI_Offset in_displacement(MPI_Offset disp) {
+  if (disp == kDisplacementCurrent) return MPI_DISPLACEMENT_CURRENT;
+  return disp == MPI_DISPLACEMENT_CURRENT ? kUnknownValue : disp;
 }
 /// Copies an attribute's value as MPI_COMM_DUP_FN does. Returns MPI_SUCCESS.
 int duplicate_attribute(void* value, void* result, int* flag);

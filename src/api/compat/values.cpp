@@ -65,8 +65,7 @@ int get_contents(const Contents& call, MPI_Datatype type, int* integers, bool la
     int* const distributions = integers + 3 + (large && counts[2] > 0 ? 0 : ndims);
     for (int i = 0; i < ndims; ++i) {
       distributions[i] = out_distribution(distributions[i]);
-      int& argument = distributions[ndims + i];
-      if (argument == MPI_DISTRIBUTE_DFLT_DARG) argument = foreign::DISTRIBUTE_DFLT_DARG;
+      distributions[ndims + i] = out_distribution_argument(distributions[ndims + i]);
     }
     distributions[3 * ndims] = out_order(distributions[3 * ndims]);
   }
