@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -312,6 +315,51 @@ TEST(Reduce, Pairs) {
   check_pairs<float, float>(Basic::two_real);
   check_pairs<double, double>(Basic::two_double_precision);
   check_pairs<int, int>(Basic::two_integer);
+}
+
+/// Products of all pairs of special numbers are those of the C compiler (Annex G), also at the same address.
+template <class T, class C>
+void check_complex_products(Basic basic) {
+  using Limits = std::numeric_limits<T>;
+  constexpr T kInfinity = Limits::infinity();
+  const T parts[] = {0,
+                     -T(0),
+                     1,
+                     -2.5,
+                     kInfinity,
+                     -kInfinity,
+                     Limits::quiet_NaN(),
+                     Limits::max(),
+                     -Limits::max(),
+                     Limits::min()};
+  std::vector<std::array<T, 2>> left, right, both;
+  for (const T a : parts)
+    for (const T b : parts)
+      for (const T c : parts)
+        for (const T d : parts) left.push_back({a, b}), right.push_back({c, d});
+  both = right;
+  const auto same = [](T a, T b) {
+    return (a != a && b != b) || (a == b && std::signbit(a) == std::signbit(b));
+  };
+  for (size_t level = 0; level < vector_levels(); ++level) {
+    both = right;
+    reduce_function_for(level, ReduceOp::prod, basic)(left.data(), both.data(), both.data(), both.size());
+    for (size_t i = 0; i < both.size(); ++i) {
+      C x, y;
+      std::memcpy(&x, &left[i], sizeof x);
+      std::memcpy(&y, &right[i], sizeof y);
+      const C z = x * y;
+      ASSERT_TRUE(same(both[i][0], __real__ z) && same(both[i][1], __imag__ z))
+          << traits_of(basic).name << " (" << left[i][0] << ", " << left[i][1] << ") * (" << right[i][0]
+          << ", " << right[i][1] << ") = (" << both[i][0] << ", " << both[i][1] << ')';
+    }
+  }
+}
+
+TEST(Reduce, ComplexProductsOfInfinities) {
+  check_complex_products<float, __complex__ float>(Basic::complex_float32);
+  check_complex_products<double, __complex__ double>(Basic::complex_float64);
+  check_complex_products<long double, __complex__ long double>(Basic::complex_long_double);
 }
 
 TEST(Reduce, NoOpAndEmptyArraysChangeNothing) {

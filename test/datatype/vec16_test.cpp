@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include "datatype/reduce.hpp"
@@ -100,6 +101,42 @@ TEST(Vec16, EveryOperationAndTypeMatchesTheHost) {
     WEFT_BASIC_TYPES(WEFT_X)
 #undef WEFT_X
   }
+}
+
+/// Complex products of infinities are those of the host, which are the compiler's.
+template <class T>
+void check_infinite_products(Basic basic) {
+  constexpr T kParts[] = {0, -1, std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN(),
+                          std::numeric_limits<T>::max()};
+  constexpr int kPairs = kBytes / sizeof(element::Complex<T>);
+  const Reduction product = device::kernel::reduction_of(ReduceOp::prod, basic);
+  int infinite = 0;
+  for (const T a : kParts)
+    for (const T b : kParts)
+      for (const T c : kParts)
+        for (const T d : kParts) {
+          T left[2 * kPairs], right[2 * kPairs], expected[2 * kPairs], found[2 * kPairs];
+          for (int i = 0; i < kPairs; ++i) {
+            left[2 * i] = a, left[2 * i + 1] = b;
+            right[2 * i] = c, right[2 * i + 1] = d;
+          }
+          Vec16 x, y;
+          std::memcpy(&x, left, kBytes);
+          std::memcpy(&y, right, kBytes);
+          datatype::reduce_function(ReduceOp::prod, basic)(left, right, expected, kPairs);
+          const Vec16 z = combine(product, x, y);
+          std::memcpy(found, &z, kBytes);
+          for (int i = 0; i < 2 * kPairs; ++i)
+            EXPECT_TRUE(found[i] == expected[i] || (std::isnan(found[i]) && std::isnan(expected[i])))
+                << a << ' ' << b << ' ' << c << ' ' << d;
+          infinite += std::isinf(found[0]) || std::isinf(found[1]) ? 1 : 0;
+        }
+  EXPECT_GT(infinite, 300);
+}
+
+TEST(Vec16, ComplexProductsOfInfinities) {
+  check_infinite_products<float>(Basic::complex_float32);
+  check_infinite_products<double>(Basic::complex_float64);
 }
 
 TEST(Vec16, WideTypesAreHostOnly) {

@@ -4,6 +4,12 @@
 #pragma once
 #include "base/element/convert.hpp"
 
+#ifdef __CUDACC__
+#define WEFT_NOINLINE __noinline__
+#else
+#define WEFT_NOINLINE __attribute__((noinline))
+#endif
+
 namespace weft::element {
 
 enum class ReduceOp : uint8_t {
@@ -75,9 +81,56 @@ WEFT_HOST_DEVICE Complex<T> operator+(Complex<T> a, Complex<T> b) {
   return {a.re + b.re, a.im + b.im};
 }
 template <class T>
-WEFT_HOST_DEVICE Complex<T> operator*(Complex<T> a, Complex<T> b) {
+WEFT_HOST_DEVICE inline bool is_nan(T x) {
+  return x != x;
+}
+template <class T>
+WEFT_HOST_DEVICE inline bool is_infinite(T x) {
+  return x == x && is_nan(x - x);
+}
+template <class T>
+WEFT_HOST_DEVICE inline bool is_infinite(Complex<T> x) {
+  return is_infinite(x.re) || is_infinite(x.im);
+}
+/// Whether nothing of a product is known, although an operand or a part of the product may be infinite.
+template <class T>
+WEFT_HOST_DEVICE inline bool is_lost(Complex<T> product) {
+  return is_nan(product.re) & is_nan(product.im);
+}
+/// A part of direction().
+template <class T>
+WEFT_HOST_DEVICE inline T direction(T part, bool infinite) {
+  if (!infinite) return is_nan(part) ? T(0) : part;
+  if (!is_infinite(part)) return T(0);
+  return part < T(0) ? T(-1) : T(1);
+}
+/// An operand of which only its infinite parts count, if it has any; a part that is no number never counts.
+template <class T>
+WEFT_HOST_DEVICE inline Complex<T> direction(Complex<T> x) {
+  const bool infinite = is_infinite(x);
+  return {direction(x.re, infinite), direction(x.im, infinite)};
+}
+template <class T>
+WEFT_HOST_DEVICE inline Complex<T> plain_product(Complex<T> a, Complex<T> b) {
   return {rounded_product(a.re, b.re) - rounded_product(a.im, b.im),
           rounded_product(a.re, b.im) + rounded_product(a.im, b.re)};
+}
+/// The product of a and b, which is lost: infinite if an operand or a product of parts is (C, Annex G.5.1).
+/// Not inline: kernels would need more registers in every reduction.
+template <class T>
+WEFT_HOST_DEVICE WEFT_NOINLINE Complex<T> recovered_product(Complex<T> a, Complex<T> b) {
+  const bool overflows = is_infinite(rounded_product(a.re, b.re)) ||
+                         is_infinite(rounded_product(a.im, b.im)) ||
+                         is_infinite(rounded_product(a.re, b.im)) || is_infinite(rounded_product(a.im, b.re));
+  if (!is_infinite(a) && !is_infinite(b) && !overflows) return plain_product(a, b);
+  const Complex<T> towards = plain_product(direction(a), direction(b));
+  const T infinity = static_cast<T>(detail::bit_cast<float>(0x7f800000u));
+  return {infinity * towards.re, infinity * towards.im};
+}
+template <class T>
+WEFT_HOST_DEVICE Complex<T> operator*(Complex<T> a, Complex<T> b) {
+  const Complex<T> product = plain_product(a, b);
+  return is_lost(product) ? recovered_product(a, b) : product;
 }
 
 /// Unsigned type in which signed sums and products wrap instead of being undefined.

@@ -319,7 +319,8 @@ extern "C" __global__ void __launch_bounds__(Collective::kThreads)
   end(c, !run<ProtoLL128>(c, blockIdx.x, gridDim.x));
 }
 
-extern "C" __global__ void __launch_bounds__(Collective::kThreads)
+// One block on a multiprocessor: for sm_90 ptxas would aim at two, with half of the registers and spills.
+extern "C" __global__ void __launch_bounds__(Collective::kThreads, 1)
     weft_collective_direct(const __grid_constant__ Direct d) {
   auto& resume = reinterpret_cast<Collective::ResumeState*>(d.call.resume_state)->blocks[blockIdx.x];
   const uint64_t from = d.call.launch != 0 ? *static_cast<volatile uint64_t*>(&resume) : 0;
