@@ -3,6 +3,7 @@
 // do.
 #include "datatype/f90.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <string>
@@ -17,11 +18,16 @@ struct RealKind {
   int precision, range;
   Basic real, complex;
 };
+/// Fortran's RANGE: both the largest and the smallest normal number count.
+template <class T>
+constexpr int kRange = std::min(std::numeric_limits<T>::max_exponent10,
+                                -std::numeric_limits<T>::min_exponent10);
+
 constexpr RealKind kReals[] = {
     {6, 37, Basic::float32, Basic::complex_float32},
     {15, 307, Basic::float64, Basic::complex_float64},
-    {std::numeric_limits<long double>::digits10, std::numeric_limits<long double>::max_exponent10,
-     Basic::long_double, Basic::complex_long_double},
+    {std::numeric_limits<long double>::digits10, kRange<long double>, Basic::long_double,
+     Basic::complex_long_double},
     {33, 4931, Basic::float128, Basic::complex_float128},
 };
 struct IntegerKind {

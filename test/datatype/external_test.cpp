@@ -67,6 +67,9 @@ TEST(F90, SmallestSufficientKind) {
   EXPECT_TRUE((*dt::f90_integer(9))->predefined());
   EXPECT_EQ(dt::find((*dt::f90_integer(9))->handle()), *dt::f90_integer(9));
   EXPECT_FALSE(dt::f90_real(40, 1).ok());
+  EXPECT_TRUE(dt::f90_real(dt::kUndefined, 4931).ok());  // RANGE of the largest kinds, by the smallest number
+  EXPECT_FALSE(dt::f90_real(dt::kUndefined, 4932).ok());
+  EXPECT_FALSE(dt::f90_complex(dt::kUndefined, 4932).ok());
   EXPECT_FALSE(dt::f90_real(dt::kUndefined, dt::kUndefined).ok());
 }
 
