@@ -27,10 +27,13 @@ p2p::Buffer packed(const void* address, MPI_Count bytes) {
   return {const_cast<void*>(address), bytes, to_datatype(MPI_PACKED)};
 }
 
-Result<MPI_Count> bytes_of_data(const Datatype& type, MPI_Count count) {
+/// `name`: of the argument `count`.
+Result<MPI_Count> bytes_of_data(const Datatype& type, const char* name, MPI_Count count) {
   if (const auto size = datatype::packed_size(type, count)) return *size;
   return Error(Errc::value_too_large,
-               "the packed size of " + std::to_string(count) + " elements does not fit 64 bits");
+               std::string(name) + " = " + std::to_string(count) + " (elements of " +
+                   std::to_string(type.size()) +
+                   " bytes): the packed size does not fit 64 bits: pass a smaller count");
 }
 
 /// Checks that [position, position + bytes) lies in a buffer of `size` bytes.
@@ -54,7 +57,7 @@ Status check_representation(const char* name) {
 
 Status Pack(const void* inbuf, MPI_Count incount, Datatype& type, void* outbuf, MPI_Count outsize,
             MPI_Count* position, core::Communicator&) {
-  auto bytes = bytes_of_data(type, incount);
+  auto bytes = bytes_of_data(type, "incount", incount);
   if (!bytes) return std::move(bytes).error();
   WEFT_TRY(check_capacity(*position, *bytes, outsize, "outbuf"));
   WEFT_TRY(coll::local_copy(packed(static_cast<char*>(outbuf) + *position, *bytes),
@@ -65,7 +68,7 @@ Status Pack(const void* inbuf, MPI_Count incount, Datatype& type, void* outbuf, 
 
 Status Unpack(const void* inbuf, MPI_Count insize, MPI_Count* position, void* outbuf, MPI_Count outcount,
               Datatype& type, core::Communicator&) {
-  auto bytes = bytes_of_data(type, outcount);
+  auto bytes = bytes_of_data(type, "outcount", outcount);
   if (!bytes) return std::move(bytes).error();
   WEFT_TRY(check_capacity(*position, *bytes, insize, "inbuf"));
   WEFT_TRY(coll::local_copy({outbuf, outcount, &type},
@@ -75,7 +78,7 @@ Status Unpack(const void* inbuf, MPI_Count insize, MPI_Count* position, void* ou
 }
 
 Status Pack_size(MPI_Count incount, Datatype& type, core::Communicator&, MPI_Count* size) {
-  auto bytes = bytes_of_data(type, incount);
+  auto bytes = bytes_of_data(type, "incount", incount);
   if (!bytes) return std::move(bytes).error();
   *size = *bytes;
   return {};

@@ -7,7 +7,10 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string_view>
+
+#include "base/text_file.hpp"
 
 namespace weft::config {
 namespace {
@@ -71,8 +74,11 @@ std::string default_profile() {
 }
 
 Result<Values> read_profile(const std::string& path, const std::string& machine) {
-  std::ifstream file(path);
-  if (!file) return Error(Errc::arg, path + ": cannot read the profile");
+  auto text_of_file = read_text_file(path, Errc::arg);
+  if (!text_of_file)
+    return Error(Errc::arg, "WEFT_PROFILE: " + text_of_file.error().message() +
+                                ": name a file of `weft tune`, or set WEFT_PROFILE=off");
+  std::istringstream file(*text_of_file);
   Values values;
   bool ours = false;
   int number = 0;

@@ -177,7 +177,9 @@ Result<Count> external_size(const Datatype& type, Count count) {
   });
   bytes = math.mul(bytes, count);
   if (math.overflow())
-    return Error(Errc::value_too_large, "the packed size does not fit 64 bits: pack fewer elements");
+    return Error(Errc::value_too_large,
+                 "count = " + std::to_string(count) +
+                     " elements: the packed size does not fit 64 bits: pass a smaller count");
   return bytes;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Values of the info keys of MPI_Comm_spawn that Weft interprets before the launcher sees them.
 #include <charconv>
-#include <fstream>
+#include <sstream>
 
+#include "base/text_file.hpp"
 #include "spawn/spawn.hpp"
 
 namespace weft::spawn {
@@ -68,8 +69,9 @@ Result<int> largest_of(const std::string& soft, int most) {
 }
 
 Result<launch::Values> read_info_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return Error(Errc::info_value, "file = " + path + " cannot be read");
+  auto contents = read_text_file(path, Errc::info_value);
+  if (!contents) return Error(Errc::info_value, "file = " + contents.error().message());
+  std::istringstream file(*contents);
   launch::Values values;
   int number = 0;
   for (std::string line; std::getline(file, line);) {

@@ -56,6 +56,24 @@ int main(int argc, char** argv) {
     if (strcmp(what, "operation") == 0) MPI_Rput(&in, 1, MPI_CHAR, 0, 0, 1, MPI_CHAR, win, &request);
     MPI_Win_unlock_all(win);
     if (strcmp(what, "operation") == 0) MPI_Win_free(&win);
+  } else if (strcmp(what, "copies") == 0) {  // two ranks: the window looks for single copies first
+    MPI_Win win;
+    MPI_Win_create(large, sizeof large, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_fence(0, win);
+    MPI_Put(&in, 1, MPI_CHAR, 1 - rank, 0, 1, MPI_CHAR, win);
+    MPI_Win_fence(0, win);
+    MPI_Win_free(&win);
+    MPI_Sendrecv(large, sizeof large / 2, MPI_CHAR, 1 - rank, 7, large + sizeof large / 2, sizeof large / 2,
+                 MPI_CHAR, 1 - rank, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  } else if (strcmp(what, "darray") == 0) {
+    int size = 38, cyclic = MPI_DISTRIBUTE_CYCLIC, block = 19, one = 1;
+    MPI_Datatype type;
+    MPI_Type_create_darray(1, 0, 1, &size, &cyclic, &block, &one, MPI_ORDER_C, MPI_INT, &type);
+    MPI_Type_free(&type);
+    cyclic = MPI_DISTRIBUTE_BLOCK;  // a default is likely here
+    block = MPI_DISTRIBUTE_DFLT_DARG;
+    MPI_Type_create_darray(1, 0, 1, &size, &cyclic, &block, &one, MPI_ORDER_C, MPI_INT, &type);
+    MPI_Type_free(&type);
   } else {  // nothing leaks
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Irecv(&out, 1, MPI_CHAR, MPI_ANY_SOURCE, 7, comm, &request);

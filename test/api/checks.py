@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # WEFT_CHECK=on reports extensions and leaks once, with their arguments; the default reports nothing. An unknown setting
-# is refused with the nearest name.
+# is refused with the nearest name, and errors of settings name them.
 # usage: checks.py PROGRAM
 import os
 import subprocess
@@ -78,6 +78,23 @@ class Reports(unittest.TestCase):
             done = subprocess.run([PROGRAM, "nothing"], env={**os.environ, given: "1"}, capture_output=True, text=True,
                                   timeout=50, check=False)  # fmt: skip
             self.assertIn(given + " is not a Weft setting: did you mean WEFT_P2P_EAGER_MAX?", done.stderr)
+
+    def test_values_of_the_abi(self):
+        self.expect("darray", "MPI_Type_create_darray: array_of_dargs[0] = 19 is MPI_DISTRIBUTE_DFLT_DARG")
+
+    def test_settings_are_named(self):
+        for setting, value, why in (
+            ("WEFT_CUDA_DRIVER", "/nonexistent.so", "cannot be loaded"),
+            ("WEFT_PROFILE", "/dev/zero", "is larger than 1048576 bytes"),
+            ("WEFT_PROFILE", "/", "cannot be read"),
+        ):
+            done = subprocess.run([PROGRAM, "nothing"], env={**os.environ, setting: value}, capture_output=True,
+                                  text=True, timeout=50, check=False)  # fmt: skip
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, f"{setting}: .*{value}.* {why}")
+        lines = reports("copies", ranks=2, WEFT_SHM_SINGLE_COPY="off", WEFT_CUDA="off")
+        self.assertEqual([line for line in lines if "disabled by WEFT_SHM_SINGLE_COPY=off" not in line], [])
+        self.assertGreater(len(lines), 0)
 
     def test_nothing(self):
         self.assertEqual(reports("nothing", WEFT_CHECK="on"), [])

@@ -55,7 +55,10 @@ class ProfileInUse(unittest.TestCase):
                 result = self.weft("info", "--config")
                 self.assertEqual(result.returncode, 2)
                 self.assertIn(f"{group}.{rest} names a file", result.stderr)
-            self.assertIn("cannot read the profile", self.weft("info", "--config", WEFT_PROFILE="/not/there").stderr)
+            self.assertIn(
+                "WEFT_PROFILE: /not/there: cannot be read",
+                self.weft("info", "--config", WEFT_PROFILE="/not/there").stderr,
+            )
 
 
 if __name__ == "__main__":

@@ -47,6 +47,11 @@ TEST_F(Profile, ErrorNamesTheMalformedLine) {
   ASSERT_FALSE(values);
   EXPECT_NE(values.error().message().find("profile:2"), std::string::npos);
   EXPECT_FALSE(read_profile(folder / "none", "a"));
+  EXPECT_FALSE(read_profile(folder, "a"));  // a folder
+  const auto endless = read_profile("/dev/zero", "a");
+  ASSERT_FALSE(endless);
+  EXPECT_NE(endless.error().message().find("WEFT_PROFILE: /dev/zero"), std::string::npos);
+  EXPECT_TRUE(read_profile("/dev/null", "a"));
 }
 
 TEST_F(Profile, DefaultPathIsInTheConfigFolder) {

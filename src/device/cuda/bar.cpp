@@ -105,7 +105,7 @@ State open_library() {
       find(handle, "gdr_copy_from_mapping", library.read);
   session = usable ? library.open() : nullptr;
   if (!usable)
-    refuse(setting_library.value() + " cannot be used");
+    refuse(setting_library.value() + " (WEFT_GPU_GDRCOPY_LIBRARY) cannot be used");
   else if (session == nullptr)
     refuse("gdr_open failed: the kernel module gdrdrv is not loaded");
   state.store(session != nullptr ? State::ready : State::absent);

@@ -63,17 +63,22 @@ Driver driver_table;
 
 Status load(const std::string& path, Driver& driver) {
   void* library = secure::open_library(path, RTLD_NOW | RTLD_LOCAL);
+  const bool named = !setting_driver.value().empty();
+  const std::string what = (named ? "WEFT_CUDA_DRIVER: the CUDA driver " : "the CUDA driver ") + path;
+  const std::string remedy =
+      named ? "correct or unset WEFT_CUDA_DRIVER, or set WEFT_CUDA=off" : "or set WEFT_CUDA=off";
+  const auto bad = [&](const std::string& why, const char* cure) {
+    return Error(Errc::unsupported, what + why + ": " + (named ? "" : cure) + remedy);
+  };
   if (library == nullptr)
-    return Error(Errc::unsupported, "the CUDA driver " + path + " cannot be loaded (" + secure::open_error() +
-                                        "): check the driver's installation, or set WEFT_CUDA=off");
+    return bad(" cannot be loaded (" + secure::open_error() + ")", "check the driver's installation, ");
   const Finder finder(library);
   auto get_version = reinterpret_cast<Code (*)(int*)>(::dlsym(library, "cuDriverGetVersion"));
   if (get_version != nullptr) get_version(&driver.version);
   if (!finder.usable() || driver.version < kOldestDriver)
-    return Error(Errc::unsupported, "the CUDA driver " + path + " is too old (it implements CUDA " +
-                                        std::to_string(driver.version / 1000) + "." +
-                                        std::to_string(driver.version % 1000 / 10) +
-                                        ", Weft needs 11.3 or newer): update it, or set WEFT_CUDA=off");
+    return bad(" is too old (it implements CUDA " + std::to_string(driver.version / 1000) + "." +
+                   std::to_string(driver.version % 1000 / 10) + ", Weft needs 11.3 or newer)",
+               "update it, ");
   const int version = std::min(driver.version, kInterface);
 #define WEFT_CUDA_FIND(member, symbol, parameters) \
   driver.member = reinterpret_cast<Code(*) parameters>(finder.find(#symbol, version));
@@ -84,11 +89,9 @@ Status load(const std::string& path, Driver& driver) {
     driver.member = reinterpret_cast<Code(*) parameters>(finder.find(#symbol, since));
   WEFT_CUDA_OPTIONAL_FUNCTIONS(WEFT_CUDA_FIND)
 #undef WEFT_CUDA_FIND
-#define WEFT_CUDA_CHECK(member, symbol, parameters)                                               \
-  if (driver.member == nullptr)                                                                   \
-    return Error(Errc::unsupported, "the CUDA driver " + path + " has no " #symbol " for CUDA " + \
-                                        std::to_string(version / 1000) +                          \
-                                        ": update it, or set WEFT_CUDA=off");
+#define WEFT_CUDA_CHECK(member, symbol, parameters) \
+  if (driver.member == nullptr)                     \
+    return bad(" has no " #symbol " for CUDA " + std::to_string(version / 1000), "update it, ");
   WEFT_CUDA_FUNCTIONS(WEFT_CUDA_CHECK)
 #undef WEFT_CUDA_CHECK
   return {};

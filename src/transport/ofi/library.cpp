@@ -44,7 +44,9 @@ Status load(Library& out) {
   if (!find(handle, "fi_version", out.version) || !find(handle, "fi_getinfo", out.getinfo) ||
       !find(handle, "fi_freeinfo", out.freeinfo) || !find(handle, "fi_dupinfo", out.dupinfo) ||
       !find(handle, "fi_fabric", out.fabric) || !find(handle, "fi_strerror", out.strerror))
-    return Error(Errc::unsupported, "the file loaded as libfabric.so.1 lacks functions of libfabric");
+    return Error(
+        Errc::unsupported,
+        "the file loaded as libfabric.so.1 lacks functions of libfabric: correct WEFT_NET_OFI_LIBRARY");
   Dl_info where{};
   if (::dladdr(reinterpret_cast<void*>(out.getinfo), &where) != 0 && where.dli_fname != nullptr)
     out.path = where.dli_fname;

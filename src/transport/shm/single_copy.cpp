@@ -85,6 +85,12 @@ Status copy_process(ProcessCopy copy, const char* name, pid_t process, std::span
 
 bool single_copy_enabled() { return single_copy.is("auto"); }
 
+namespace {
+
+Error disabled() { return {Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off"}; }
+
+}  // namespace
+
 Status Shm::can_get(Peer peer) {
   Outgoing& out = out_[local(peer)];
   if (out.readable < 0) {
@@ -93,11 +99,12 @@ Status Shm::can_get(Peer peer) {
     return outcome;
   }
   if (out.readable == 1) return {};
+  if (!single_copy_enabled()) return disabled();
   return Error(Errc::unsupported, "process_vm_readv failed in an earlier test");
 }
 
 Status Shm::probe(Peer peer) {
-  if (!single_copy_enabled()) return Error(Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off");
+  if (!single_copy_enabled()) return disabled();
   const Area& area = this->area(peer);
   uint64_t found = 0;
   const Iov local{reinterpret_cast<uint64_t>(&found), sizeof found};
@@ -141,12 +148,12 @@ std::optional<uint32_t> Shm::lease_shared_copy() {
 }
 
 Status read_process(pid_t process, std::span<const Iov> local, std::span<const Iov> remote) {
-  if (!single_copy_enabled()) return Error(Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off");
+  if (!single_copy_enabled()) return disabled();
   return copy_process(::process_vm_readv, "process_vm_readv", process, local, remote);
 }
 
 Status write_process(pid_t process, std::span<const Iov> local, std::span<const Iov> remote) {
-  if (!single_copy_enabled()) return Error(Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off");
+  if (!single_copy_enabled()) return disabled();
   return copy_process(::process_vm_writev, "process_vm_writev", process, local, remote);
 }
 
