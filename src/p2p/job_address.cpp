@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/log.hpp"
 #include "launch/fake_hosts.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/job_connections.hpp"
@@ -56,8 +57,11 @@ Status JobConnections::open_network(const std::string& need) {
 
 Result<std::string> JobConnections::address(Reach reach) {
   WEFT_TRY(open_segment());
-  if (reach == Reach::anywhere)
-    WEFT_TRY(open_network("processes of other hosts cannot connect, since no network can be opened:"));
+  if (reach != Reach::host) {
+    Status opened = open_network("processes of other hosts cannot connect, since no network can be opened:");
+    if (!opened.ok() && reach == Reach::anywhere) return std::move(opened).error();
+    if (!opened.ok()) log::write(log::Level::info, "%s", opened.error().message().c_str());
+  }
   if (listener_ == nullptr) {
     auto listener = transport::shm::JobListener::create(job_, engine_.shm_->memory());
     if (!listener) return std::move(listener).error();
@@ -206,8 +210,10 @@ Status JobConnections::reach(core::ProcessId process, const core::ProcessAddress
     return engine_.shm_->add(process, address.job, address.local_rank);
   }
   if (address.network.empty())
-    return Error(Errc::unsupported, "the process at this address is on another host (" + address.host +
-                                        ") and has opened no network: publish its address for other hosts");
+    return Error(Errc::unsupported,
+                 "the process at this address is on another host (" + address.host +
+                     ") and has opened no network: set WEFT_JOBS_REACH=anywhere there, whose error "
+                     "names the reason if none can be opened");
   WEFT_TRY(open_network("the process at this address is on another host (" + address.host +
                         "), and no network to it can be opened:"));
   return engine_.addresses_->add(process, address.network);

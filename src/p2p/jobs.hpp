@@ -12,8 +12,9 @@
 
 namespace weft::p2p {
 
-/// The processes that use an address: of the same host only, or of any host.
-enum class Reach { host, anywhere };
+/// The processes that use an address: of the same host only, of any host, or of any host if this process can
+/// open a network.
+enum class Reach { host, anywhere, available };
 
 /// A connection between one process of each job, for the exchange of what the others need.
 struct JobConnection {
@@ -22,8 +23,8 @@ struct JobConnection {
 };
 
 /// Returns the address by which other processes reach this one (ProcessAddress::text), and lets them fetch
-/// the segment until release_job_address(). `Reach::anywhere` opens the network if none is open; an error
-/// names the networks that were tried.
+/// the segment until release_job_address(). `Reach::anywhere` and `available` open the network if none is
+/// open. An error, which `available` only logs (info), names the networks that were tried.
 [[nodiscard]] Result<std::string> job_address(core::Instance& instance, Reach reach);
 void release_job_address(core::Instance& instance);
 

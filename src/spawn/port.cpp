@@ -20,9 +20,9 @@ config::Choice reach_setting{"jobs.reach",
                              {"auto", "host", "anywhere"},
                              "Processes that may connect to a port of MPI_Open_port without the info key "
                              "weft_reach. host: of this host; "
-                             "anywhere: also of other hosts, which opens the network. auto: anywhere if the "
-                             "job spans hosts or an external "
-                             "launcher runs it, else host."};
+                             "anywhere: also of other hosts, which opens the network, and fails if there is "
+                             "none. auto: of other hosts, too, if the job spans hosts, or if an external "
+                             "launcher runs it and a network can be opened; else host."};
 
 constexpr uint32_t kMaxName = 1 << 16;  // of a port, in bytes
 
@@ -92,7 +92,9 @@ p2p::Reach default_reach(const core::Instance& instance) {
   const launch::Job& job = instance.exchange->job();
   const bool one_host = job.local_size == job.size && job.machine_size == 0;
   const bool own_launcher = job.singleton || job.launcher.starts_with("weft");
-  return one_host && own_launcher ? p2p::Reach::host : p2p::Reach::anywhere;
+  // Jobs of one host need no network, whichever launcher runs them.
+  if (one_host) return own_launcher ? p2p::Reach::host : p2p::Reach::available;
+  return p2p::Reach::anywhere;
 }
 
 std::optional<p2p::Reach> parse_reach(std::string_view text) {

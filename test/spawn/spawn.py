@@ -57,25 +57,17 @@ class Spawn(Processes):
         for hydra in hydras():
             with self.subTest(hydra=hydra):
                 file = os.path.join(self.folder, "hydra" + str(len(os.listdir(self.folder))))
-                result = run(
-                    "-n",
-                    2,
-                    PROGRAM,
-                    "parent",
-                    2,
-                    file,
-                    launcher=(hydra,),
-                    variables={**self.mark.variables, "WEFT_JOBS_REACH": "host"},
-                    timeout=100,
-                )
-                self.check_good(result, 4)
+                # Processes of one host need no network.
+                options = {"launcher": (hydra,), "variables": {**self.mark.variables, "WEFT_NET": "none"}}
+                self.check_good(run("-n", 2, PROGRAM, "parent", 2, file, **options, timeout=100), 4)
+                self.check_good(run("-n", 3, PROGRAM, "halves", **options, timeout=100), 3)
 
     def prterun(self, *arguments, ranks=1, **variables):
         if not os.path.exists(PRTERUN):
             self.skipTest("needs Open MPI's prterun (TEST_PRTERUN)")
         prefix = os.path.dirname(os.path.dirname(PRTERUN))
         command = (PRTERUN, "--allow-run-as-root", "--prefix", prefix, "--map-by", "slot:OVERSUBSCRIBE")
-        variables = {"WEFT_JOBS_REACH": "host", **self.mark.variables, **variables}
+        variables = {"WEFT_NET": "none", **self.mark.variables, **variables}
         return run("-n", ranks, PROGRAM, *arguments, launcher=command, variables=variables, timeout=100)
 
     def test_under_prterun(self):
