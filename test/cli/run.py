@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Runs pytest on this folder in this process and measures the coverage of cli/: without arguments all tests but those for
-# the night, with --nightly all. Other arguments are passed to pytest; then the coverage is printed but not checked.
+# the night and those in a browser, with --nightly all. Other arguments are passed to pytest; then the coverage is printed
+# but not checked.
 import importlib.util
 import os
 import sys
@@ -21,7 +22,7 @@ def main(words):
 
     sys.dont_write_bytecode = True
     whole = words in ([], ["--nightly"])
-    selection = [HERE] if words == ["--nightly"] else words or ["-m", "not nightly", HERE]
+    selection = [HERE] if words == ["--nightly"] else words or ["-m", "not nightly", "-k", "not in_a_browser", HERE]
     measured = coverage.Coverage(source=[os.path.join(CLI, "weft_mpi")])
     measured.start()
     status = pytest.main(["-q", "-p", "no:cacheprovider", *selection])

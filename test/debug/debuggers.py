@@ -47,7 +47,7 @@ def attaches_to_all_ranks(program):
             words=("-p", str(job.pid)),
         )  # fmt: skip
         if "ptrace: Operation not permitted" in text:
-            print("gdb may not attach here")
+            print("skipped: gdb may not attach here")
             sys.exit(77)
         expect(text, r"^rank 0: pid %d on \S+, \S*stuck$" % first, r"^rank 3: pid \d+", "^attached to 4 ranks")
         pids = set(re.findall(r"^rank \d+: pid (\d+)", text, re.MULTILINE))
@@ -153,7 +153,7 @@ def refuses(program):
 
 def main():
     if shutil.which("gdb") is None:
-        print("no gdb here")
+        print("skipped: needs gdb")
         return 77
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "stuck")

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # On a cluster of test/cluster/hosts: the link of node1 goes down, and a rank of node0 detects it within five seconds.
-# usage: link_down.sh PROGRAM (death.c)
+# usage: link_down.sh HYDRA PROGRAM (death.c)
 out=$(mktemp)
-mpiexec.hydra -n 4 "$1" link_down >"$out" 2>&1 &
+"$1" -n 4 "$2" link_down >"$out" 2>&1 &
 job=$!
 for tenth in $(seq 100); do
   grep -q waiting "$out" && break
