@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 SOURCES = (".cpp", ".hpp", ".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake", ".in", ".txt", ".md", "Makefile")
+UNTRACKED = {"build", "dist", ".git"}
 SKIPPED = ("bench/results/", "docs/launch-logs/", "include/mpi.h", "tools/check_words.py", "test/setup/checks.py")
 MAX_SUBJECT = 72
 MAX_WORDS = 45  # of a sentence in a comment; the guideline is 25
@@ -124,14 +125,18 @@ def check_file(root, path):
                 yield "%s:%d: %s" % (path, number, complaint)
 
 
+def git(root, *words):
+    """Lines of git's output; one empty line without git or a repository."""
+    try:
+        return subprocess.run(["git", "-C", root, *words], capture_output=True, text=True).stdout.split("\n")
+    except OSError:
+        return [""]
+
+
 def check_commits(root):
     """Complaints about the subjects of the commits since this check exists."""
-
-    def git(*words):
-        return subprocess.run(["git", "-C", root, *words], capture_output=True, text=True).stdout.split("\n")
-
-    first = git("log", "--diff-filter=A", "--format=%H", "--", "tools/check_words.py")[0]
-    for line in git("log", "--no-merges", "--format=%h %s", first + "..HEAD") if first else []:
+    first = git(root, "log", "--diff-filter=A", "--format=%H", "--", "tools/check_words.py")[0]
+    for line in git(root, "log", "--no-merges", "--format=%h %s", first + "..HEAD") if first else []:
         name, _, subject = line.partition(" ")
         if len(subject) > MAX_SUBJECT:
             yield "commit %s: subject of %d characters, more than %d" % (name, len(subject), MAX_SUBJECT)
@@ -139,11 +144,12 @@ def check_commits(root):
 
 def files(root):
     """Paths of the tree's text files, from git or, without it, from the folders."""
-    listed = subprocess.run(["git", "-C", root, "ls-files"], capture_output=True, text=True).stdout.split("\n")
+    listed = git(root, "ls-files")
     if listed == [""]:
-        listed = [
-            os.path.relpath(os.path.join(where, name), root) for where, _, names in os.walk(root) for name in names
-        ]
+        listed = []
+        for where, folders, names in os.walk(root):
+            folders[:] = [folder for folder in folders if folder not in UNTRACKED]
+            listed += [os.path.relpath(os.path.join(where, name), root) for name in names]
     return sorted(path for path in listed if path.endswith(SOURCES) and not path.startswith(SKIPPED)
                   and os.path.isfile(os.path.join(root, path)))  # fmt: skip
 

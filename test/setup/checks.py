@@ -13,8 +13,8 @@ LICENCE = "// SPDX-License-Identifier: BSD-3-Clause\n"
 
 
 class Checks(unittest.TestCase):
-    def run_check(self, tool, files):
-        """Runs a check on a tree made from {path: text}; returns (status, output)."""
+    def run_check(self, tool, files, **variables):
+        """Runs a check on a tree made from {path: text}, which is no repository; returns (status, output)."""
         with tempfile.TemporaryDirectory() as root:
             for path, text in {"CMakeLists.txt": "#" + LICENCE + TABLE, **files}.items():
                 path = os.path.join(root, path)
@@ -22,7 +22,8 @@ class Checks(unittest.TestCase):
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(text)
             command = [sys.executable, os.path.join(TOOLS, tool), "--root", root]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            environment = {**os.environ, **variables}
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)
             return done.returncode, done.stdout
 
     def test_layers(self):
@@ -104,6 +105,12 @@ class Checks(unittest.TestCase):
             with self.subTest(text=text):
                 self.assertEqual(check("src/base/a.cpp", LICENCE + text + "\n"), 1)
         self.assertEqual(check("docs/a.md", "The copier runs.\n"), 1)
+
+    def test_words_of_a_tree_without_git(self):
+        files = {"docs/a.md": "The kernel runs.\n", "build/tools/b.md": "The copier runs.\n"}
+        for path in (os.environ["PATH"], "/nowhere"):
+            with self.subTest(PATH=path):
+                self.assertEqual(self.run_check("check_words.py", files, PATH=path)[0], 0)
 
     def test_exports(self):
         def check(code, *options):
