@@ -35,9 +35,14 @@ def main():
     if not os.path.exists(os.path.join(source, "setup.py")):
         print(f"skipped: no source of mpi4py in {source}")
         return SKIPPED
-    if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
-        print("skipped: no Python.h (Debian, Ubuntu: python3-dev)")
-        return SKIPPED
+    include = sysconfig.get_path("include")
+    fetched = os.path.join(os.path.dirname(source), "headers")  # by set-up
+    flags = ""
+    if not os.path.exists(os.path.join(include, "Python.h")):
+        if not os.path.exists(fetched + include + "/Python.h"):
+            print("skipped: no Python.h (Debian, Ubuntu: python3-dev)")
+            return SKIPPED
+        flags = f" -I{fetched}{include} -I{fetched}/usr/include"
     try:
         pip = Pip(os.path.join(folder, "pip")).find()
     except Missing as error:
@@ -50,7 +55,7 @@ def main():
     environment = dict(
         os.environ,
         MPICC=os.path.join(PREFIX, "bin", "mpicc"),
-        CFLAGS="-O0 -include weft.h",
+        CFLAGS="-O0 -include weft.h" + flags,
         PIP_ROOT_USER_ACTION="ignore",
     )
     status = subprocess.run(command, env=environment, check=False).returncode

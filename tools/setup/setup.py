@@ -8,6 +8,7 @@ import re
 import shutil
 import stat
 import sys
+import sysconfig
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from packages import Debian, Missing, Pip, run  # noqa: E402
@@ -118,6 +119,17 @@ class Tools:
             Debian(root).fetch([f"gfortran-{version}", f"libgfortran-{version}-dev", "libgfortran5"])
         folders = f'-B"{root}{folder}" -B{folder}'
         self.script("gfortran", f'"{compiler}" {folders} "$@" -Wl,-rpath,"{root}/usr/lib/{machine}"')
+
+    def python_headers(self):
+        """Provides the headers of this Python, as packaged by Debian, with which mpi4py is built."""
+        include = sysconfig.get_path("include")
+        root = self.path("headers")
+        if any(os.path.exists(folder + "/Python.h") for folder in (include, root + include)):
+            return
+        if not include.startswith("/usr/include/") or not Debian.usable():
+            raise Missing("there is no Python.h (Debian, Ubuntu: python3-dev)")
+        print_message("downloading the headers of Python (Debian package, 5 MB) into build/tools, to test with")
+        Debian(root).fetch(["lib%s-dev" % os.path.basename(include)])
 
     def mpich(self):
         """Provides MPICH, whose standard-ABI wrapper mpicc_abi and launcher (Hydra 5) are tested with Weft."""
@@ -235,6 +247,7 @@ def main():
         complete &= optional(tools.fortran, "the tests of Fortran are skipped")
         complete &= optional(tools.mpich, "the tests with its programs and its launcher are skipped")
         complete &= optional(tools.openmpi, "the tests under PRRTE are skipped")
+        complete &= optional(tools.python_headers, "mpi4py is not built, whose tests are skipped")
         complete &= optional(tools.mpi4py, "its tests are skipped")
         complete &= optional(tools.mpi4py_wheel, "its tests are skipped")
         complete &= optional(tools.python_packages, "the tests of the command line are skipped")
