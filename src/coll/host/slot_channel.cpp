@@ -74,7 +74,8 @@ void SlotChannel::map_slot_areas() {
   const auto size = static_cast<uint32_t>(comm_.size());
   const auto all = [&](auto&& good) { return std::all_of(records_.begin(), records_.end(), good); };
   if (!outcome_.ok() || !all([](const SlotAreaRecord& record) { return record.slot_area != kNoSlotArea; })) {
-    if (leased_ != nullptr) leased_->left.store(size, std::memory_order_release);
+    // T3: if the allgather has failed here, other ranks may have mapped the area: it is not leased again.
+    if (leased_ != nullptr && outcome_.ok()) leased_->left.store(size, std::memory_order_release);
     records_.clear();
     return;
   }
