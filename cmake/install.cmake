@@ -106,7 +106,7 @@ install(FILES ${WEFT_GENERATED_DIR}/coverage.md DESTINATION ${WEFT_SHARE_DIR})
 
 # --- the environment of a wheel ---
 if(SKBUILD)
-  foreach(program mpiexec mpirun mpicc mpicxx mpic++ mpiCC mpifort mpif90 mpif77)
+  foreach(program mpiexec mpirun mpirun_rsh mpicc mpicxx mpic++ mpiCC mpifort mpif90 mpif77)
     install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/environment.sh DESTINATION ${SKBUILD_DATA_DIR}/bin RENAME ${program})
   endforeach()
   install(FILES ${CMAKE_SOURCE_DIR}/tools/wrappers/weft_mpi.pth DESTINATION ${python_root})

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from weft_mpi import prefix
 
-COMMANDS = ("mpiexec", "mpirun", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpifort", "mpif90", "mpif77")
+COMMANDS = ("mpiexec", "mpirun", "mpirun_rsh", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpifort", "mpif90", "mpif77")
 COMMAND = re.compile(rf"^(?:\.\./)*bin/({'|'.join(map(re.escape, COMMANDS))}),", re.MULTILINE)
 LIBRARY = re.compile(r"^(?:\.\./)+(?:lib/)?(lib(?:mpi|mpich|mpi_abi)\.so[\d.]*),", re.MULTILINE)
 REINSTALL = "pip install --force-reinstall --no-deps weft-mpi"
