@@ -46,8 +46,8 @@ void Window::end_access() {
 void Window::lose(core::ProcessId process) {
   const int rank = rank_of(process);
   if (rank < 0) return;
-  for (const Peer& peer : peers)
-    if (peer.control != nullptr) peer.control->release_all_of(rank);
+  for (const Peer& peer : peers)  // nobody gets a lock of its own memory any more
+    if (peer.control != nullptr && peer.process != process) peer.control->release_all_of(rank);
   Peer& lost = peers[static_cast<size_t>(rank)];
   lost.host = nullptr;
   update_access(lost);
