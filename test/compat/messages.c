@@ -240,7 +240,8 @@ static void values_of_other_interfaces(void) {
   OK(MPI_File_close(&file));
   // The address of an empty array of Rust, and MPI_IN_PLACE of the standard ABI: an error at ranks that are
   // not the root.
-  if (MPI_IN_PLACE != (void*)1) OK(MPI_Gather((void*)1, 0, MPI_CHAR, name, 0, MPI_CHAR, 0, MPI_COMM_WORLD));
+  void* const empty = MPI_IN_PLACE != (void*)1 ? (void*)1 : NULL;
+  OK(MPI_Gather(empty, 0, MPI_CHAR, name, 0, MPI_CHAR, 0, MPI_COMM_WORLD));
 }
 
 int main(int argc, char** argv) {
