@@ -13,7 +13,7 @@ namespace weft::mpiexec {
 
 namespace {
 
-constexpr std::string_view kLibraries[] = {"libmpifort.so.12", "libmpichfort.so.12"};
+constexpr std::string_view kFortranLibraries[] = {"libmpifort.so.12", "libmpichfort.so.12"};
 
 /// Objects of modules, as gfortran names them; routines and constants of mpi_f08.
 bool uses_module_objects(const std::string& program) {
@@ -65,7 +65,7 @@ std::string path_of(const std::string& library, const std::string& program, cons
 std::string own_fortran_library(const std::string& program, const std::string& search,
                                 const std::string& library_directory) {
   for (const std::string& needed : read_dynamic(program).needed)
-    if (std::find(std::begin(kLibraries), std::end(kLibraries), needed) != std::end(kLibraries))
+    if (std::find(std::begin(kFortranLibraries), std::end(kFortranLibraries), needed) != std::end(kFortranLibraries))
       return uses_module_objects(program) ? path_of(needed, program, without(search, library_directory)) : "";
   return "";
 }
