@@ -65,7 +65,8 @@ std::string path_of(const std::string& library, const std::string& program, cons
 std::string own_fortran_library(const std::string& program, const std::string& search,
                                 const std::string& library_directory) {
   for (const std::string& needed : read_dynamic(program).needed)
-    if (std::find(std::begin(kFortranLibraries), std::end(kFortranLibraries), needed) != std::end(kFortranLibraries))
+    if (std::find(std::begin(kFortranLibraries), std::end(kFortranLibraries), needed) !=
+        std::end(kFortranLibraries))
       return uses_module_objects(program) ? path_of(needed, program, without(search, library_directory)) : "";
   return "";
 }
