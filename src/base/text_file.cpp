@@ -15,10 +15,12 @@ Result<std::string> read_text_file(const std::string& path, Errc code) {
   };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return failed(errno);
-  std::string text(kMaxTextFileBytes + 1, '\0');
+  constexpr size_t kPart = size_t{64} << 10;
+  std::string text;
   size_t size = 0;
   int number = 0;
-  while (size < text.size()) {
+  while (size <= kMaxTextFileBytes) {
+    text.resize(size + kPart);
     const ssize_t n = ::read(fd, text.data() + size, text.size() - size);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) number = errno;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Text files that a user names: profiles, files of info values.
+// Text files that a user names: profiles, host files, files of options and of info values.
 #pragma once
 #include <string>
 
@@ -8,7 +8,7 @@
 namespace weft {
 
 /// Largest text file in bytes; a device or a pipe without end is an error, too.
-inline constexpr size_t kMaxTextFileBytes = size_t{1} << 20;
+inline constexpr size_t kMaxTextFileBytes = size_t{16} << 20;
 
 /// Returns the contents of a file. Error: why it cannot be read, beginning with the path.
 [[nodiscard]] Result<std::string> read_text_file(const std::string& path, Errc code);

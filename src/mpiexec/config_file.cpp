@@ -2,8 +2,10 @@
 #include "mpiexec/config_file.hpp"
 
 #include <algorithm>
-#include <fstream>
+#include <sstream>
 #include <utility>
+
+#include "base/text_file.hpp"
 
 namespace weft::mpiexec {
 
@@ -79,8 +81,9 @@ Result<size_t> insert_file(std::vector<std::string>& arguments, size_t i,
     return Error(Errc::arg, option + " needs a value: " + option + " FILE (the next word, '" +
                                 arguments[i + 1] + "', is an option)");
   const std::string path = equals == std::string::npos ? arguments[i + 1] : arguments[i].substr(equals + 1);
-  std::ifstream file(path);
-  if (!file) return Error(Errc::file, option + ": cannot read '" + path + "'");
+  auto text = read_text_file(path, Errc::file);
+  if (!text) return Error(Errc::file, option + ": " + text.error().message());
+  std::istringstream file(*text);
   std::vector<std::string> of_file;
   for (std::string line; next_line(file, line);) {
     auto words = split_quoted(line);

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
+#include "base/text_file.hpp"
 #include "launch/environment.hpp"
 
 namespace weft::mpiexec {
@@ -67,8 +67,9 @@ Status add_host_list(std::vector<Host>& hosts, const std::string& option, const 
 }
 
 Status add_host_file(std::vector<Host>& hosts, const std::string& option, const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return Error(Errc::file, option + ": cannot read '" + path + "'");
+  auto text = read_text_file(path, Errc::file);
+  if (!text) return Error(Errc::file, option + ": " + text.error().message());
+  std::istringstream file(*text);
   for (std::string line; std::getline(file, line);) {
     std::stringstream words(line.substr(0, line.find('#')));
     std::string host, slots;

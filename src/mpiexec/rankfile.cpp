@@ -2,9 +2,10 @@
 #include "mpiexec/rankfile.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <set>
+#include <sstream>
 
+#include "base/text_file.hpp"
 #include "launch/environment.hpp"
 #include "mpiexec/hosts.hpp"
 
@@ -78,8 +79,9 @@ std::string read_line(std::string line, std::vector<Binding>& plan, const Topolo
 
 Result<std::vector<Binding>> bindings_of_rankfile(const std::string& path, int ranks,
                                                   const Topology& topology) {
-  std::ifstream file(path);
-  if (!file) return Error(Errc::file, "--rankfile: cannot read '" + path + "'");
+  auto text = read_text_file(path, Errc::file);
+  if (!text) return Error(Errc::file, "--rankfile: " + text.error().message());
+  std::istringstream file(*text);
   std::vector<Binding> plan(static_cast<size_t>(ranks));
   for (std::string line; std::getline(file, line);) {
     line.erase(std::min(line.find('#'), line.size()));

@@ -85,7 +85,7 @@ class Reports(unittest.TestCase):
     def test_settings_are_named(self):
         for setting, value, why in (
             ("WEFT_CUDA_DRIVER", "/nonexistent.so", "cannot be loaded"),
-            ("WEFT_PROFILE", "/dev/zero", "is larger than 1048576 bytes"),
+            ("WEFT_PROFILE", "/dev/zero", "is larger than 16777216 bytes"),
             ("WEFT_PROFILE", "/", "cannot be read"),
         ):
             variables = {name: given for name, given in os.environ.items() if name != "WEFT_CUDA"}

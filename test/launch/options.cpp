@@ -139,6 +139,12 @@ TEST(Options, OtherHosts) {
   EXPECT_NE(refuse("--hostfile /nonexistent a").find("/nonexistent"), std::string::npos);
 }
 
+TEST(Options, FilesWithoutEnd) {
+  for (const char* option : {"--hostfile", "--configfile", "--app"})
+    EXPECT_NE(refuse(std::string(option) + " /dev/zero a").find("/dev/zero: is larger than"), std::string::npos)
+        << option;
+}
+
 TEST(Options, HelpNamesEveryOption) {
   for (const char* name :
        {"-np", "-x", "--wdir", "--bind-to", "--map-by", "--tag-output", "--timeout", "--host"})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Messages with a fake UCX that records its calls: which RTS are sent as the header of a rendezvous (not the
-// first RTS of a connection, and no RTS of a deregistered buffer); foreign messages; the end of
-// communication.
+// first RTS of a connection, and no RTS of a deregistered buffer); foreign messages; endpoints that can't be
+// created; the end of communication.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -23,8 +23,10 @@ constexpr Secret kPeerSecret = 0x1234;
 std::map<unsigned, api::AmHandlerParameters> handlers;
 std::vector<unsigned> sent;  // ids of active messages
 api::EndpointParameters endpoint;
-std::function<void()> next_event;  // run by the next progress call
-char object;                       // target of all handles
+std::string endpoint_address;
+bool peer_ended = false, reports_failures = true;  // what the transports do at the creation of an endpoint
+std::function<void()> next_event;                  // run by the next progress call
+char object;                                       // target of all handles
 
 Library fake() {
   Library ucx;
@@ -62,6 +64,9 @@ Library fake() {
   };
   ucx.ucp_ep_create = [](api::Worker, const api::EndpointParameters* parameters, api::Endpoint* created) {
     endpoint = *parameters;
+    endpoint_address = static_cast<const char*>(parameters->address);
+    if (parameters->error_mode == api::kPeerErrors && !reports_failures) return Code::unreachable;
+    if (endpoint_address == "here" && peer_ended) return Code::unreachable;
     *created = reinterpret_cast<api::Endpoint>(&object);
     return Code::ok;
   };
@@ -78,14 +83,19 @@ Library fake() {
 struct FakePeer final : Directory, Receiver {
   Result<std::string> address(Peer) override { return with_secret(kPeerSecret, "here"); }
   void deliver(Peer, const std::byte*, size_t) override { ++delivered; }
-  void lost(Peer, const Error&) override { FAIL() << "the peer has sent a disconnect notice"; }
-  int delivered = 0;
+  void lost(Peer, const Error&) override {
+    ++losses;
+    EXPECT_TRUE(peer_ended) << "the peer has sent a disconnect notice";
+  }
+  int delivered = 0, losses = 0;
 };
 
 class UcxMessages : public testing::Test {
  protected:
   void SetUp() override {
     sent.clear();
+    peer_ended = false;
+    reports_failures = true;
     job_.size = 2;
     ucx_.emplace(library_, job_);
     ASSERT_TRUE(ucx_->create(job_).ok());
@@ -238,6 +248,24 @@ TEST_F(UcxMessages, NoAnswerAfterTheOwnNotice) {
   const size_t sent_before = sent.size();
   receive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kDisconnect, 0}, sizeof(MessageHeader), 1);
   EXPECT_EQ(sent.size(), sent_before);
+}
+
+/// An endpoint to a peer that has just ended can't be created; this is the loss of that peer alone.
+TEST_F(UcxMessages, EndpointToAPeerThatHasEnded) {
+  peer_ended = true;
+  send();
+  EXPECT_NE(endpoint_address, "here") << "the own worker is asked whether the transports report failures";
+  ucx_->poll(peer_, 1);
+  EXPECT_EQ(peer_.losses, 1);
+  EXPECT_TRUE(sent.empty());
+}
+
+TEST_F(UcxMessages, TransportsThatReportNoFailures) {
+  reports_failures = false;
+  send();
+  EXPECT_EQ(endpoint_address, "here");
+  EXPECT_EQ(endpoint.error_mode, api::kNoErrors);
+  EXPECT_EQ(peer_.losses, 0);
 }
 
 }  // namespace

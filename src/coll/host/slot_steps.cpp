@@ -65,7 +65,7 @@ bool SlotSteps::check_new_failures() {
 }
 
 void SlotSteps::await_published(const transport::shm::Slot& slot, Step step, int rank) {
-  if (acknowledged_ != read_) acknowledge(read_);  // avoids deadlock: others may wait for it
+  acknowledge_batch();
   for (int spins = instance_.oversubscribed ? 0 : kSpins; spins > 0; --spins)
     if (published(slot, step)) return;
   wait_or_sleep(Wakeup::kFirstRank + static_cast<uint32_t>(rank), [&] { return published(slot, step); });
@@ -73,7 +73,7 @@ void SlotSteps::await_published(const transport::shm::Slot& slot, Step step, int
 
 void SlotSteps::sleep_until_all_published(Step step) {
   if (all_published(step) || broken()) return;
-  if (acknowledged_ != read_) acknowledge(read_);
+  acknowledge_batch();
   wait_or_sleep(Wakeup::kAllRanks, [&] { return all_published(step); });
 }
 
@@ -117,7 +117,7 @@ void SlotSteps::barrier() {
 }
 
 void SlotSteps::wait_acknowledged(Step step, uint32_t extra_steps) {
-  if (acknowledged_ != read_) acknowledge(read_);  // avoids deadlock: others may wait for it
+  acknowledge_batch();
   Step all = UINT64_MAX;
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const SlotArea& area = *slot_areas_[static_cast<size_t>(rank)];

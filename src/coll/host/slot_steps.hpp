@@ -138,6 +138,10 @@ class SlotSteps {
     if (step - acknowledged_ >= kBatch || size > transport::shm::kSlotBytes || instance_.oversubscribed)
       acknowledge(step);
   }
+  /// Before a wait: others may wait for what this rank has read, which would be a deadlock.
+  void acknowledge_batch() {
+    if (acknowledged_ != read_) acknowledge(read_);
+  }
   /// Waits until every rank has acknowledged `step`. A rank that has not is awaited until it has acknowledged
   /// `extra_steps` more.
   void wait_acknowledged(Step step, uint32_t extra_steps = 0);

@@ -57,17 +57,14 @@ Status Ucx::open_endpoint(Connection& connection) {
   parameters.on_error = on_error;
   parameters.argument = &connection;
   Code code = api_.ucp_ep_create(worker_, &parameters, &connection.endpoint);
-  if (code != Code::ok && peer_errors_) {
+  if (code != Code::ok && peer_errors_ && !transports_report_failures()) {
+    log::write(
+        log::Level::warn,
+        "the UCX transports in use (UCX_TLS?) do not report the failure of a peer: ranks may wait for it "
+        "for ever");
+    peer_errors_ = false;
     parameters.error_mode = api::kNoErrors;
-    const Code without = api_.ucp_ep_create(worker_, &parameters, &connection.endpoint);
-    if (without == Code::ok) {
-      log::write(
-          log::Level::warn,
-          "the UCX transports in use (UCX_TLS?) do not report the failure of a peer: ranks may wait for it "
-          "for ever");
-      peer_errors_ = false;
-    }
-    code = without == Code::ok ? without : code;
+    code = api_.ucp_ep_create(worker_, &parameters, &connection.endpoint);
   }
   if (code != Code::ok) {
     connection.endpoint = nullptr;
@@ -76,6 +73,23 @@ Status Ucx::open_endpoint(Connection& connection) {
   connection.state = Connection::State::open;
   connection.rendezvous_completed = false;
   return {};
+}
+
+/// Whether an endpoint to the own worker can have error handling. A failure to create one to a peer does not
+/// tell: UCX gives the same error for transports without error handling and for a peer that has just ended.
+bool Ucx::transports_report_failures() {
+  auto own = split_secret(address_);
+  if (!own) return false;
+  api::EndpointParameters parameters{};
+  parameters.mask = api::EndpointParameters::kAddress | api::EndpointParameters::kErrorMode |
+                    api::EndpointParameters::kErrorHandler;
+  parameters.address = own->second.data();
+  parameters.error_mode = api::kPeerErrors;
+  parameters.on_error = [](void*, api::Endpoint, Code) {};
+  api::Endpoint endpoint = nullptr;
+  if (api_.ucp_ep_create(worker_, &parameters, &endpoint) != Code::ok) return false;
+  close(endpoint, true);
+  return true;
 }
 
 void Ucx::on_error(void* argument, api::Endpoint, Code status) {
@@ -93,11 +107,15 @@ void Ucx::fail(Connection& connection, std::string reason) {
 }
 
 void Ucx::close_endpoint(Connection& connection) {
-  if (connection.endpoint == nullptr) return;
+  if (connection.endpoint != nullptr) close(std::exchange(connection.endpoint, nullptr), peer_errors_);
+}
+
+/// By force only with error handling: UCX leaves it undefined without.
+void Ucx::close(api::Endpoint endpoint, bool by_force) {
   RequestParameters operation{};
   operation.mask = RequestParameters::kFlags;
-  operation.flags = peer_errors_ ? RequestParameters::kForce : 0;  // undefined without error handling
-  void* request = api_.ucp_ep_close_nbx(std::exchange(connection.endpoint, nullptr), &operation);
+  operation.flags = by_force ? RequestParameters::kForce : 0;
+  void* request = api_.ucp_ep_close_nbx(endpoint, &operation);
   if (request != nullptr && !api::is_error(request)) api_.ucp_request_free(request);
 }
 

@@ -112,9 +112,11 @@ class Ucx final : public Network {
   [[nodiscard]] uint32_t job_for(Peer peer) const { return peer < job_size_ ? 0 : job_tag_; }
   bool connect(Connection& connection);
   [[nodiscard]] Status open_endpoint(Connection& connection);
+  [[nodiscard]] bool transports_report_failures();
   void fail(Connection& connection, std::string reason);
   void finish_failure(Connection& connection, Receiver& receiver);
   void close_endpoint(Connection& connection);
+  void close(api::Endpoint endpoint, bool by_force);
   [[nodiscard]] bool messages_ended(Connection& connection);
 
   SendBuffer* acquire_send_buffer(Connection& connection, size_t capacity);
