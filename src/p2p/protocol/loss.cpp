@@ -16,8 +16,6 @@ namespace {
 
 constexpr size_t kLastPolls = 64, kMessagesPerPoll = 64;  // of shared memory, after the end of a process
 
-bool in_collective(const Transfer& t) { return t.comm->context(core::Channel::collective) == t.context; }
-
 Error departure_error(uint32_t peer) {
   return Error(Errc::proc_aborted,
                "process " + std::to_string(peer) +
@@ -28,7 +26,7 @@ Error departure_error(uint32_t peer) {
 /// Returns whether a receive needs a process: its source, or any member if it is part of a collective.
 bool needs(const Transfer& t, core::ProcessId process) {
   const core::Communicator& comm = *t.comm;
-  const bool collective = in_collective(t);
+  const bool collective = t.in_collective();
   if (!collective && t.rank != kAnySource) return comm.process(t.rank) == process;
   if (comm.inter() && comm.remote_group->rank_of(process) >= 0) return true;
   return (collective || !comm.inter()) && comm.group->rank_of(process) >= 0;
@@ -71,11 +69,13 @@ void Engine::on_failure(uint32_t source) {
   if (peer.remote) network_->lose(source);
   put().abort_peer(source);
   fail_posted(source);
-  // Processes of this host that are alive give up the collectives of the peer as well. Other hosts may be
-  // reading registered memory, and get empty messages instead.
+  // Processes that are alive give up the collectives of the peer as well. One of another host may be reading
+  // registered memory: it is asked whether it has matched the message.
   requests_.for_each([&](core::Request& request, core::RequestId) {
     auto& t = static_cast<Transfer&>(request);
-    if (!peers_[t.peer].remote && in_collective(t) && needs(t, source)) abort(t, loss_error(source));
+    if (!t.in_collective() || !needs(t, source)) return;
+    if (peers_[t.peer].remote && t.state != Transfer::State::queued) return cancel(t);
+    abort(t, loss_error(source));
   });
   instance.memory->forget(source);
   gpudirect().forget_peer(source);
@@ -115,7 +115,7 @@ void Engine::fail_posted(uint32_t peer) {
   });
   for (Transfer* t : affected) {
     // A nonblocking receive from any source stays posted: another process may send.
-    if (t->rank == kAnySource && t->owned && !in_collective(*t)) {
+    if (t->rank == kAnySource && t->owned && !t->in_collective()) {
       interrupt(*t, peer);
       continue;
     }
@@ -144,7 +144,7 @@ Status Engine::check_source_alive(int rank, core::Communicator& comm) {
 bool Engine::usable(Transfer& t) {
   core::FailureDetector& failures = instance.failures;
   if (failures.changes() == 0) return true;
-  if (!failures.revoked(*t.comm) && !in_collective(t)) return true;
+  if (!failures.revoked(*t.comm) && !t.in_collective()) return true;
   Status alive = failures.check(*t.comm);
   if (alive.ok()) return true;
   complete(t, std::move(alive).error());

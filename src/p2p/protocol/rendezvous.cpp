@@ -2,6 +2,7 @@
 // Rendezvous: the sender sends an RTS. After matching, the receiver selects a protocol, which gets the
 // payload and replies with a FIN, or asks the sender for it with a CTS.
 #include <cstring>
+#include <utility>
 
 #include "base/trace.hpp"
 #include "p2p/engine.hpp"
@@ -30,6 +31,9 @@ void Engine::send_rts(Transfer& t) {
   t.enter(Transfer::State::rts_sent);
   post_control(t.peer, storage, sizeof rts + part.size, part.registration);
   if (t.protocol != nullptr && t.protocol->rts_posted != nullptr) t.protocol->rts_posted(*this, t);
+  // A peer that has given up the collective, too, never receives this message.
+  if (check_sources_ && t.in_collective() && !instance.failures.check(*t.comm).ok()) [[unlikely]]
+    cancel(t);
 }
 
 /// Appends how the receiver reaches the payload; without it, only fragments are possible.
@@ -224,10 +228,12 @@ void Engine::on_cancel(uint32_t source, const Reply& request) {
 void Engine::on_cancelled(uint32_t source, core::RequestId sender) {
   Transfer* const t = find_transfer(sender, source, Transfer::State::rts_sent);
   if (t == nullptr) return;
-  if (t->comm->revoked)
-    t->outcome = core::FailureDetector::revoked_error(*t->comm);
-  else
+  Status usable;
+  if (t->comm->revoked || t->in_collective()) usable = instance.failures.check(*t->comm);
+  if (usable.ok())
     t->completion.cancelled = true;
+  else
+    t->outcome = std::move(usable);
   on_finish(source, sender);
 }
 
