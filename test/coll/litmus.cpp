@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Litmus tests of hardware memory order (docs/gpu.md).
+// Litmus tests of hardware memory order (docs/gpu-internals.md).
 //   torn      data visible before their flag or the reverse: send buffers alternate, so that stale data of
 //   the
 //             previous call are detected; with LL, LL128 or Simple, as the environment selects

@@ -104,7 +104,7 @@ TEST_F(BatchCopyTest, MoreWindowsThanSlots) {
   }
 }
 
-// Trap 2 of docs/gpu.md: the application's kernel occupies the GPU and waits, so the copies must not need a
+// A full GPU (docs/gpu.md): the application's kernel occupies the GPU and waits, so the copies must not need a
 // kernel.
 TEST_F(BatchCopyTest, FullGpuFallsBackToCopyEngines) {
   if (has_long_timeout()) GTEST_SKIP() << "the timeout is too long";
