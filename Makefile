@@ -16,6 +16,10 @@ READY  := $(TOOLS)/ready# one stamp file per set of downloads
 SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt tools/setup/python.txt tools/setup/cli.txt
 CTEST  := $(ENV) ctest --test-dir $(BUILD) --output-on-failure -j $(TEST_JOBS) $(CTEST_ARGS)
 
+# The rest of a command line of ctest: with RECORD=1 the run becomes a row of test/results/runs.csv.
+record = $(if $(RECORD),--output-junit "$(CURDIR)/$(BUILD)/$(1).xml"; status=$$?; \
+	python3 tools/record_run.py $(BUILD)/$(1).xml --suite $(1) --preset $(PRESET) && exit $$status)
+
 .PHONY: all help demo test nightly gpu-test gpu-bench bench-host bench-compat install configure tests clean format lint wheel wheels sdist docs
 .NOTPARALLEL:
 
@@ -36,6 +40,7 @@ help:
 	@echo "make wheel      build a wheel in dist/;  make wheels  also a wheel of mpi4py for it;  make sdist  a source distribution"
 	@echo "make format | lint | clean"
 	@echo "variables: PRESET=release|dev|asan-ubsan|tsan|coverage JOBS=n CMAKE_ARGS=... CTEST_ARGS=..."
+	@echo "           RECORD=1: tests also write a row of test/results/runs.csv"
 
 $(READY)-cli: DOWNLOADS := --cli
 $(READY)-tests: DOWNLOADS := --tests
@@ -61,13 +66,13 @@ demo: configure
 	@sh examples/jacobi/demo.sh $(STAGE)
 
 test: tests
-	@$(CTEST) -LE "gpu|nightly"
+	@$(CTEST) -LE "gpu|nightly" $(call record,quick)
 
 nightly: tests
-	@$(CTEST) -LE "gpu"
+	@$(CTEST) -LE "gpu" $(call record,nightly)
 
 gpu-test: tests
-	@$(CTEST) -L gpu -j 1
+	@$(CTEST) -L gpu -j 1 $(call record,gpu)
 
 gpu-bench: install
 	@PEERS="$(PEERS)" sh bench/gpu.sh $(STAGE)
@@ -101,6 +106,7 @@ lint:
 	@python3 tools/check_sources.py
 	@python3 tools/check_words.py
 	@python3 tools/docs/blocks.py
+	@python3 tools/docs/prose.py
 
 clean:
 	rm -rf build dist

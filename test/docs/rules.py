@@ -16,6 +16,7 @@ sys.path[:0] = [HERE, os.path.join(ROOT, "tools", "docs")]
 import blocks  # noqa: E402
 import charts  # noqa: E402
 import commands  # noqa: E402
+import prose  # noqa: E402
 
 PREFIX = os.environ["MPI_PREFIX"]
 
@@ -88,6 +89,39 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_page(*parts), (0, ["page.md:4: skipped: needs numpy"], []))
         parts = [("<!-- run: numpy -->", "sh", 'test "$A" = b'), ("<!-- run -->", "sh", 'test -z "$A"')]
         self.assertEqual(self.run_page(*parts, available={"numpy": {"A": "b"}}), (2, [], []))
+
+
+class Prose(unittest.TestCase):
+    def test_diary(self):
+        good = "Text.\n```text\n0123abcd\n```\n`0123abcd`, [0123abcd.json](a-0123abcd.json), effaced defaced 20261128\n"
+        self.assertEqual(list(prose.complaints("page.md", good)), [])
+        for fault in ("at 0123abc", "commit 12345678", "97 percent; on a later machine 96", "mended since"):
+            self.assertEqual(len(list(prose.complaints("page.md", fault))), 1, fault)
+
+    def test_changelog(self):
+        entries = "# Changelog\n\n## New\n\n### Part\n" + "- entry\n" * prose.MAX_ENTRIES
+        self.assertEqual(list(prose.changelog(entries + "\n## Old\n\n- two\n  lines\n")), [])
+        for fault in (entries + "- one more\n", entries + "  a second line\n", "# Changelog\n", "## New\n"):
+            self.assertEqual(len(list(prose.changelog(fault))), 1, fault)
+
+
+class RecordedRuns(unittest.TestCase):
+    def test_row(self):
+        cases = "".join('<testcase name="%s" status="%s"/>' % pair for pair in enumerate(["run", "run", "fail", "notrun"]))
+        columns = "date,commit,machine,suite,passed,total,skipped,seconds\n"
+        with tempfile.TemporaryDirectory() as folder:
+            junit, table = os.path.join(folder, "a.xml"), os.path.join(folder, "runs.csv")
+            for text, head, status in ((cases, columns, 0), ("", columns, 1), (cases, "another\n", 1)):
+                with open(junit, "w", encoding="utf-8") as file:
+                    file.write('<testsuite time="12.4">%s</testsuite>' % text)
+                with open(table, "w", encoding="utf-8") as file:
+                    file.write(head)
+                tool = [sys.executable, os.path.join(ROOT, "tools", "record_run.py"), junit, "--suite", "quick"]
+                done = subprocess.run([*tool, "--file", table], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, status, done.stderr)
+                with open(table, encoding="utf-8") as file:
+                    rows = file.read().splitlines()[1:]
+                self.assertEqual([row.split(",")[-4:] for row in rows], [] if status else [["2", "3", "1", "12"]])
 
 
 class SlowPaths(unittest.TestCase):

@@ -67,8 +67,8 @@ def peers(root, gpus):
         figures = [number(row["figures"].get(column)) for column in columns]
         rows.append(["%s (%s)" % (row["point"], row["unit"]), number(row["ratio"]), *figures])
     link = "[%s](../bench/results/%s)" % (name, name)
-    source = "%d x %s, driver %s, %s, commit %s; medians of %s rounds (%s).\n\n" % (
-        found["gpus"], found["gpu"], found["driver"], found["date"], found["commit"], round_counts(found), link,
+    source = "%d x %s, driver %s, %s; medians of %s rounds (%s).\n\n" % (
+        found["gpus"], found["gpu"], found["driver"], found["date"], round_counts(found), link,
     )  # fmt: skip
     return source + table(["row", "ratio", *columns], rows)
 
@@ -87,9 +87,9 @@ def jacobi(root):
             grid = "%d x %d" % (solve["nx"], solve["ny"])
             efficiency = "%.1f %%" % (100 * alone / together / gpus)
             case = [solve["variant"], grid, str(gpus)]
-            rows[tuple(case)] = [*case, number(alone), number(together), efficiency, run["commit"]]
+            rows[tuple(case)] = [*case, number(alone), number(together), efficiency]
     source = "%s, %s ([h200.json](../bench/results/h200.json)).\n\n" % (found["gpu"], found["date"])
-    return source + table(["variant", "grid", "GPUs", "one GPU, s", "all, s", "efficiency", "commit"], rows.values())
+    return source + table(["variant", "grid", "GPUs", "one GPU, s", "all, s", "efficiency"], rows.values())
 
 
 def beside(root):
@@ -107,8 +107,8 @@ def beside(root):
             what = "%s %s, %d ranks (%s)" % (one["program"], size(row["size"]), one["ranks"], UNITS[field])
             rows.append([what, number(figures[0] / best), *map(number, figures)])
     link = "[toolbox-2.json](../bench/results/toolbox-2.json)"
-    source = "%s, %d cores, %s, commit %s; medians of %s rounds (%s).\n\n" % (
-        machine["processor"], machine["cores"], found["date"], found["commit"],
+    source = "%s, %d cores, %s; medians of %s rounds (%s).\n\n" % (
+        machine["processor"], machine["cores"], found["date"],
         " and ".join(map(str, sorted(rounds))), link,
     )  # fmt: skip
     return source + table(["row", "ratio", *names], rows)
