@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* weft.h: extensions of Weft to the MPI standard. C and C++. */
+/* weft.h: extensions of Weft to the MPI standard. C and C++. The manual pages and docs/extensions.md are
+   generated from these comments. A comment describes the declarations that follow it without an empty line,
+   a comment with == begins a chapter, and a comment before an empty line introduces one. */
 #ifndef WEFT_H
 #define WEFT_H
 
@@ -8,6 +10,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* == GPU memory and its types == */
 
 /* Returns 1 if this process can pass GPU memory to MPI calls, i.e. Weft has opened the CUDA driver. Returns 0
    otherwise and before MPI_Init. Open MPI has the same function. */
@@ -19,6 +23,8 @@ int MPIX_Query_cuda_support(void);
 #define MPIX_BFLOAT16 ((MPI_Datatype)0x0000024b)
 #define MPIX_C_BF16 MPIX_BFLOAT16
 
+/* == What the library knows == */
+
 /* Copies the message of the last MPI error of this thread, "MPI_Send: dest = 7 (...): ...", truncated to
    size - 1 characters. *length, if not null, is set to the untruncated length; 0 if there was no error. */
 int MPIX_Last_error_message(char* message, int size, int* length);
@@ -26,43 +32,48 @@ int MPIX_Last_error_message(char* message, int size, int* length);
 /* Lists all settings, one per line: variable, value, default, origin ("environment", "profile" or "default"),
    level ("user", or "internal" for tests, measurements and tuning profiles), range, help, and for user
    settings when to change them (completes "Change it when"); separated by tabs. Reads the environment as
-   MPI_Init does; for an invalid setting it returns MPI_ERR_ARG and the error message. size and length as
-   above. May be called at any time. */
+   MPI_Init does; for an invalid setting it returns MPI_ERR_ARG and the error message. size and length as in
+   MPIX_Last_error_message. May be called at any time. */
 int MPIX_Settings(char* text, int size, int* length);
 
 /* Lists what the library has counted in this process, one counter per line in alphabetical order: name,
    value, unit ("events", "bytes", "ns", or "objects" for a current number) and help, separated by tabs. A
-   slow path is a counter, with its cost as help. size and length as above. May be called at any time. */
+   slow path is a counter, with its cost as help. size and length as in MPIX_Last_error_message. May be called
+   at any time. */
 int MPIX_Counters(char* text, int size, int* length);
 
-/* Name of this machine in tuning profiles: GPUs, processor, cores. size and length as above. May be called at
-   any time. */
+/* Copies the name of this machine in tuning profiles: GPUs, processor, cores. size and length as in
+   MPIX_Last_error_message. May be called at any time. */
 int MPIX_Machine_name(char* text, int size, int* length);
 
 /* Describes the transports, one per line: name, a tab, text. While MPI is running: the launcher, the ranks
    and hosts of the job, the transports within a host and between hosts, and for each GPU whether GPUDirect
-   RDMA is used, with the reason. Before MPI_Init: the networks that are usable, and why others are not. */
+   RDMA is used, with the reason. Before MPI_Init: the networks that are usable, and why others are not. size
+   and length as in MPIX_Last_error_message. */
 int MPIX_Describe_paths(char* text, int size, int* length);
 /* Describes the protocol of a message to another process of this host for each size up to `bytes`, as JSON.
    query: e.g. "kind=cuda to=cuda bytes=1048576"; kinds: host, pinned, cuda, pool, managed; block=8: the send
    data consists of contiguous runs of 8 bytes. For tools: initialises the CUDA driver. For an invalid query
-   it returns MPI_ERR_ARG and the error message. size and length as above. */
+   it returns MPI_ERR_ARG and the error message. size and length as in MPIX_Last_error_message. */
 int MPIX_Explain_send(const char* query, char* text, int size, int* length);
 /* MPIX_Explain_send for a collective among ranks of this host. query: e.g. "what=allreduce ranks=8 kind=cuda
-   bytes=1048576"; kinds: host, or cuda with one GPU per rank. */
+   bytes=1048576"; kinds: host, or cuda with one GPU per rank. Errors, size and length as in
+   MPIX_Explain_send. */
 int MPIX_Explain_collective(const char* query, char* text, int size, int* length);
 /* Describes how data reaches a file, as JSON. query: "kind=cuda path=/scratch/out"; kinds: host, cuda. The
-   file may be absent; it is not created. Errors, size and length as above. */
+   file may be absent; it is not created. Errors, size and length as in MPIX_Explain_send. */
 int MPIX_Explain_file(const char* query, char* text, int size, int* length);
 /* Describes how one-sided operations of up to `bytes` bytes on a process of this host are executed, as JSON.
    query: "what=put kind=cuda to=cuda window=create bytes=8"; what: put, get, accumulate, get_accumulate,
    fetch_and_op, compare_and_swap; kinds as for MPIX_Explain_send, of the origin buffer and of the window
-   (to); window: create, or allocate, which is also memory of MPI_Alloc_mem. Errors, size and length as
-   above. */
+   (to); window: create, or allocate, which is also memory of MPI_Alloc_mem. Errors, size and length as in
+   MPIX_Explain_send. */
 int MPIX_Explain_window(const char* query, char* text, int size, int* length);
 
-/* Fault tolerance: User-Level Failure Mitigation as the MPI Forum proposes it; see docs/fault-tolerance.md.
-   Jobs of mpiexec --continue-on-failure go on when a process ends; in other jobs the launcher ends them. */
+/* == Fault tolerance == */
+
+/* User-Level Failure Mitigation as the MPI Forum proposes it; see docs/fault-tolerance.md. Jobs of mpiexec
+   --continue-on-failure go on when a process ends; in other jobs the launcher ends them. */
 
 /* Error classes: a process that the operation needs has failed; the same of a receive from any source, which
    stays active; the communicator, window or file is revoked. */
@@ -78,22 +89,26 @@ int MPIX_Comm_is_revoked(MPI_Comm comm, int* flag);
 /* Stores the group of the processes that are known here to have failed. A later group begins with an earlier
    one. */
 int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group* failedgrp);
-/* Acknowledges the first num_to_ack processes of that group: receives from any source wait for the other
-   processes, and MPIX_Comm_agree does not fail because of them. *num_acked: how many are acknowledged. */
+/* Acknowledges the first num_to_ack processes of the group of MPIX_Comm_get_failed: receives from any
+   source wait for the other processes, and MPIX_Comm_agree does not fail because of them. *num_acked: how
+   many are acknowledged. */
 int MPIX_Comm_ack_failed(MPI_Comm comm, int num_to_ack, int* num_acked);
-/* Former functions of the proposal: acknowledges all known failures; the group of those acknowledged. */
+/* Former functions of the proposal. MPIX_Comm_failure_ack acknowledges all known failures;
+   MPIX_Comm_failure_get_acked stores the group of the acknowledged processes. */
 int MPIX_Comm_failure_ack(MPI_Comm comm);
 int MPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group* failedgrp);
 /* Collective over the processes that are alive: *flag becomes the bitwise and of the flags, the same
    everywhere. If a process has failed whose failure not all have acknowledged, all return
-   MPIX_ERR_PROC_FAILED, and *flag is agreed all the same. Works on revoked communicators. */
+   MPIX_ERR_PROC_FAILED, and *flag is agreed all the same. Works on revoked communicators. MPIX_Comm_iagree
+   is the nonblocking form. */
 int MPIX_Comm_agree(MPI_Comm comm, int* flag);
 int MPIX_Comm_iagree(MPI_Comm comm, int* flag, MPI_Request* request);
 /* Collective over the processes that are alive: a communicator of them, in the same order. Works on revoked
    communicators. The communicator of MPIX_Comm_ishrink is usable once its request is complete. */
 int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm* newcomm);
 int MPIX_Comm_ishrink(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request);
-/* The same for windows and files, whose processes are those of the communicator that they were made from. */
+/* MPIX_Comm_revoke, MPIX_Comm_is_revoked and MPIX_Comm_get_failed for windows and files, whose processes are
+   those of the communicator that they were made from. */
 int MPIX_Win_revoke(MPI_Win win);
 int MPIX_Win_is_revoked(MPI_Win win, int* flag);
 int MPIX_Win_get_failed(MPI_Win win, MPI_Group* failedgrp);
@@ -113,6 +128,8 @@ int MPIX_File_get_failed(MPI_File fh, MPI_Group* failedgrp);
 #define PyMPI_HAVE_MPIX_Comm_shrink 1
 #define PyMPI_HAVE_MPIX_Comm_ishrink 1
 
+/* == Streams == */
+
 /* A CUDA stream, or a stream without a GPU. */
 typedef struct MPIX_ABI_Stream* MPIX_Stream;
 #define MPIX_STREAM_NULL ((MPIX_Stream)0)
@@ -122,8 +139,9 @@ typedef struct MPIX_ABI_Stream* MPIX_Stream;
 int MPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int value_size);
 
 /* Creates a stream. Hints: "type" = "cudaStream_t" and "value" = the cudaStream_t (or CUstream), set with
-   MPIX_Info_set_hex. The CUDA stream must not be a default stream and must outlive the communicators created
-   with it. Without "type" (or with MPI_INFO_NULL) the stream has no GPU. */
+   MPIX_Info_set_hex. The CUDA stream must not be a default stream and must outlive the communicators
+   created with it. Without "type" (or with MPI_INFO_NULL) the stream has no GPU. MPIX_Stream_free frees the
+   handle. */
 int MPIX_Stream_create(MPI_Info info, MPIX_Stream* stream);
 int MPIX_Stream_free(MPIX_Stream* stream);
 
@@ -160,6 +178,8 @@ int MPIX_Stream_isend_c(const void* buf, MPI_Count count, MPI_Datatype datatype,
 int MPIX_Stream_irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                         int source_stream_index, int dest_stream_index, MPI_Request* request);
 
+/* == Messages and collectives in a GPU stream == */
+
 /* Sends and receives in the stream of comm. The call returns immediately; the stream executes the operation
    in order with its other work. Operations may be captured into a CUDA graph, which executes them at each
    launch. They match only each other, by source and tag; source must not be MPI_ANY_SOURCE. buf: contiguous
@@ -180,9 +200,9 @@ int MPIX_Irecv_enqueue(void* buf, int count, MPI_Datatype datatype, int source, 
 int MPIX_Wait_enqueue(MPI_Request* request, MPI_Status* status);
 int MPIX_Waitall_enqueue(int count, MPI_Request array_of_requests[], MPI_Status* array_of_statuses);
 
-/* Collectives in the stream of comm: all ranks enqueue the same operations in the same order. Buffers as
-   above; predefined operations with GPU support; at most 16 ranks; no pending nonblocking enqueued operation
-   on comm. Counts must match on all ranks; otherwise the streams hang. */
+/* Collectives in the stream of comm: all ranks enqueue the same operations in the same order. Buffers as in
+   MPIX_Send_enqueue; predefined operations with GPU support; at most 16 ranks; no pending nonblocking
+   enqueued operation on comm. Counts must match on all ranks; otherwise the streams hang. */
 int MPIX_Allreduce_enqueue(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                            MPI_Comm comm);
 int MPIX_Reduce_scatter_block_enqueue(const void* sendbuf, void* recvbuf, int recvcount,
@@ -192,6 +212,8 @@ int MPIX_Allgather_enqueue(const void* sendbuf, int sendcount, MPI_Datatype send
                            int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
 int MPIX_Alltoall_enqueue(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
                           int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
+
+/* == One-sided communication in a GPU stream == */
 
 /* One-sided operations in a GPU stream: that of the communicator (MPIX_Stream_comm_create) on which the
    window was created. The calls return immediately; the stream executes the operations in order with its
@@ -214,6 +236,8 @@ int MPIX_Win_flush_enqueue(int rank, MPI_Win win);
    before later work of each stream. */
 int MPIX_Win_fence_enqueue(int assert, MPI_Win win);
 
+/* == Notifications == */
+
 /* Notifications: 64-bit counters of each rank of a window, numbered from 0, initially 0. Names as in Intel
    MPI; the order of arguments is that of the proposal to the MPI Forum. MPIX_Win_create_notify is collective,
    with a number of counters that may differ between ranks; MPIX_Win_free_notify is collective, and
@@ -235,11 +259,14 @@ int MPIX_Put_notify(const void* origin_addr, int origin_count, MPI_Datatype orig
 int MPIX_Get_notify(void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
                     MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win,
                     int notification_idx);
-/* The same in a stream. */
+/* MPIX_Put_notify and MPIX_Win_wait_notify in a GPU stream; what MPIX_Put_enqueue requires holds here, too.
+   */
 int MPIX_Put_notify_enqueue(const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
                             int target_rank, MPI_Aint target_disp, int target_count,
                             MPI_Datatype target_datatype, MPI_Win win, int notification_idx);
 int MPIX_Win_wait_notify_enqueue(MPI_Win win, int notification_idx, MPI_Count value);
+
+/* == Kernels == */
 
 /* Returns the address in GPU memory with which kernels construct a weft::device::Window (weft_device.cuh).
    Requires MPIX_Win_create_notify; valid until MPIX_Win_free_notify or MPI_Win_free.

@@ -12,10 +12,11 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
-sys.path[:0] = [HERE, os.path.join(ROOT, "tools", "docs")]
+sys.path[:0] = [HERE, os.path.join(ROOT, "tools", "docs"), os.path.join(ROOT, "tools", "bindgen")]
 import blocks  # noqa: E402
 import charts  # noqa: E402
 import commands  # noqa: E402
+import extensions  # noqa: E402
 import prose  # noqa: E402
 
 PREFIX = os.environ["MPI_PREFIX"]
@@ -89,6 +90,26 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_page(*parts), (0, ["page.md:4: skipped: needs numpy"], []))
         parts = [("<!-- run: numpy -->", "sh", 'test "$A" = b'), ("<!-- run -->", "sh", 'test -z "$A"')]
         self.assertEqual(self.run_page(*parts, available={"numpy": {"A": "b"}}), (2, [], []))
+
+
+class Extensions(unittest.TestCase):
+    def read(self, body):
+        return extensions.Header('extern "C" {\n%s\n#ifdef __cplusplus' % body)
+
+    def test_groups(self):
+        header = self.read(
+            "/* == One == */\n\n/* About. */\n\n/* A and B. */\nint MPIX_A(void);\n#define MPIX_B 1\n"
+            "int MPIX_A_c(void);\n/* == Two == */\n\n/* T. */\ntypedef struct S* MPIX_T;\nint PMPIX_A(void);\n"
+        )
+        self.assertEqual([chapter.title for chapter in header.chapters], ["One", "Two"])
+        self.assertEqual(header.chapters[0].introduction, ["About."])
+        self.assertEqual(header.all_names(), ["MPIX_A", "MPIX_A_c", "MPIX_B", "MPIX_T"])
+        self.assertIn("int MPIX_A_c(void);", extensions.page(header, "MPIX_A", str))
+        self.assertIn("### MPIX_A, MPIX_B\n", extensions.markdown(header))
+
+    def test_name_without_comment(self):
+        with self.assertRaises(SystemExit):
+            self.read("/* == One == */\n\n/* A. */\nint MPIX_A(void);\n\nint MPIX_B(void);\n")
 
 
 class Prose(unittest.TestCase):

@@ -34,6 +34,8 @@ def main():
         with open(os.path.join(site, "index.html"), encoding="utf-8") as file:
             fetched = re.search(r'(src|href)="https?://[^"]*\.(js|css)|googleapis|unpkg', file.read())
             assert not fetched, "the site loads external resources"
+        with open(os.path.join(site, "index.html"), encoding="utf-8") as file:
+            assert re.search(r"Weft [0-9]+\.[0-9]+\.[0-9]+, licence", file.read()), "the site has no version"
         if screenshots.browser():
             for width in screenshots.WIDTHS:
                 wide = screenshots.measure(os.path.join(site, "performance.html"), width)["wide"]

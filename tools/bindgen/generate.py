@@ -17,6 +17,7 @@ import compat  # noqa: E402
 import compat_fortran  # noqa: E402
 import compat_values  # noqa: E402
 import coverage  # noqa: E402
+import extensions  # noqa: E402
 import fortran  # noqa: E402
 import fortran_descriptors  # noqa: E402
 import fortran_entry  # noqa: E402
@@ -89,9 +90,10 @@ def main():
     parser.add_argument("--update-coverage", action="store_true", help="also write docs/coverage.md")
     options = parser.parse_args()
     api = model.Api(find_apis(options.src, options.apis), os.path.join(options.src, "spec"))
+    weft_h = extensions.read(os.path.join(options.src, "include", "weft.h"))
     if options.list_outputs:
-        manual_pages = [os.path.join(options.out, "man", name) for name, _ in manual.pages(api, set())]
-        print("\n".join(outputs(options.out) + manual_pages))
+        names = [name for name, _ in [*manual.pages(api, set()), *extensions.pages(weft_h, manual.escaped)]]
+        print("\n".join(outputs(options.out) + [os.path.join(options.out, "man", name) for name in names]))
         return
     count = len(api.entry_points())
     if count != EXPECTED:
@@ -116,7 +118,7 @@ def main():
     texts += fortran_entry.files(routines, FORTRAN_FILES) + fortran_descriptors.files(routines, FORTRAN_FILES)
     for path, text in zip(outputs(options.out), texts):
         write(path, text)
-    for name, text in manual.pages(api, set(done) | always):
+    for name, text in [*manual.pages(api, set(done) | always), *extensions.pages(weft_h, manual.escaped)]:
         write(os.path.join(options.out, "man", name), text)
     if options.update_coverage:
         write(os.path.join(options.src, "docs", "coverage.md"), page)

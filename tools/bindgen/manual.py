@@ -70,6 +70,7 @@ def page(function, done, siblings):
         lines += [".SH RETURN VALUE", *escaped(RETURNS).splitlines()]
     if function.has_large:
         lines += [".SH NOTES", f"{function.mpi_name}_c is the same with counts of 64 bits."]
+    lines += [".SH STANDARDS", "MPI 5.0; the index of functions at its end names the page:", coverage.STANDARD]
     if siblings:
         lines += [".SH SEE ALSO", ", ".join(f"\\fB{name}\\fP(3)" for name in siblings)]
     return "\n".join(lines) + "\n"

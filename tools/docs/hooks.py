@@ -24,6 +24,21 @@ CODE = re.compile(r"`[^`]*`")
 log = logging.getLogger("mkdocs.plugins.weft")
 
 
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def on_config(config):
+    """Puts the version at the foot of each page, and the repository at its head if pyproject.toml has its address."""
+    version = re.search(r"project\(weft VERSION ([0-9.]+)", read("CMakeLists.txt"))[1]
+    config.copyright = f"Weft {version}, licence BSD-3-Clause"
+    repository = re.search(r'^Repository = "(.+)"$', read("pyproject.toml"), re.MULTILINE)
+    if repository:
+        config.repo_url = repository[1]
+    return config
+
+
 def on_files(files, config):
     """Adds the documents outside docs/."""
     for source, page in PAGES.items():
