@@ -23,7 +23,7 @@ int MPIX_Query_cuda_support(void);
 #define MPIX_BFLOAT16 ((MPI_Datatype)0x0000024b)
 #define MPIX_C_BF16 MPIX_BFLOAT16
 
-/* == What the library knows == */
+/* == Queries == */
 
 /* Copies the message of the last MPI error of this thread, "MPI_Send: dest = 7 (...): ...", truncated to
    size - 1 characters. *length, if not null, is set to the untruncated length; 0 if there was no error. */
@@ -260,7 +260,7 @@ int MPIX_Get_notify(void* origin_addr, int origin_count, MPI_Datatype origin_dat
                     MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win,
                     int notification_idx);
 /* MPIX_Put_notify and MPIX_Win_wait_notify in a GPU stream; what MPIX_Put_enqueue requires holds here, too.
-   */
+ */
 int MPIX_Put_notify_enqueue(const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
                             int target_rank, MPI_Aint target_disp, int target_count,
                             MPI_Datatype target_datatype, MPI_Win win, int notification_idx);

@@ -47,6 +47,11 @@ PHRASES = {
     r"\b(put|written|goes|go|moved) aside\b": "put into a bounce buffer",
     r"(?<!sorted )(?<!listed )\bby name\b": "reported as a slow path",
     r"\b(one|those|ones) that\b": "the noun again",
+    # Names of concepts; in prose these words are ordinary ones. CopyOffer: src/p2p still has it.
+    r"(?-i:\b(Kept|Present|Fastest|Offer)[A-Z]\w*|\b(is|may_write|access|maps|populate)_(present|kept|fastest)\b)": "mapping cache, resident pages, autotuner, announcement",
+    r"(?-i:\b(?!CopyOffer)[A-Z][a-z]\w*(Offer|Way)s?\b|\bk[A-Z]\w*Ways?\b)": "announcement; method, path, protocol",
+    r"\bhas done nothing\b": "without any effect",
+    r"\barchitecture\.md, decision\b": "the page of docs/adr",
     r"\bk_?(Few|Many|Enough|Alone|NowAndThen)\b": "a name with quantity and unit",
     r"\bwhat (others|ranks|peers|processes) (say|tell|know|ask)\b": "publish, notify, query",
     r"\b(rank|peer|process|kernel|receiver|sender|engine|library|ranks|peers|senders|receivers)s? "
@@ -56,6 +61,7 @@ PHRASES = {re.compile(pattern, re.IGNORECASE): term for pattern, term in PHRASES
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 COMMENT = re.compile(r"^\s*(?://+[<!/]?|#(?!\s*(?:include|pragma|define|if|else|endif|undef|error|!))|\*)\s?(.*)$")
 BAD_SUBJECTS = re.compile(r"^(What|Those|Where|Whoever|Whose)\b(?!.*\?$)")
+BAD_SUBJECTS_OF_PAGES = re.compile(r"^(What|Those|Whoever|Whose|Counted)\b(?!.*[?:*]$)")  # "Where" begins conditions
 VERBS = set(
     "is are was were be been has have had do does did can may must will would should could cannot needs holds takes"
     " goes makes keeps gives"
@@ -112,6 +118,31 @@ def check_comment(text, documents):
             yield "sentence without a verb: '%s...'" % " ".join(sentence.split()[:6])
 
 
+def paragraphs(lines):
+    """(line number, text) of each paragraph, list item and long cell of a table of a page."""
+    start, words, fenced = 0, [], False
+    for number, line in enumerate([*lines, ""], 1):
+        item = re.match(r"\s*(?:[-*]|\d+\.) ", line)
+        fence = re.match(r"\s*(```|~~~)", line)
+        fenced = fenced != bool(fence)
+        if words and (item or fenced or fence or not line.strip() or line.startswith(("#", "|"))):
+            yield start, " ".join(words)
+            words = []
+        if line.startswith("|"):
+            yield from ((number, cell.strip()) for cell in line.split("|") if len(cell.split()) > 6)
+        elif line.strip() and not fenced and not fence and not line.startswith("#"):
+            start = start if words else number
+            words.append(line[item.end() :].strip() if item else line.strip())
+
+
+def check_page(lines):
+    """(line number, complaint) of the sentences of a page."""
+    for number, text in paragraphs(lines):
+        for sentence in re.split(r"(?<=[.:!?])\s+(?=[A-Z`\[])", text):
+            if BAD_SUBJECTS_OF_PAGES.match(sentence):
+                yield number, f"sentence begins with '{sentence.split()[0]}': name the subject"
+
+
 def check_file(root, path):
     """All complaints about one file."""
     with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
@@ -119,6 +150,9 @@ def check_file(root, path):
     for number, line in enumerate(lines, 1):
         for word, term in check_line(line):
             yield "%s:%d: '%s' is not a term of the field: %s" % (path, number, word, term)
+    if path.endswith(".md") and not path.startswith("docs/adr/"):
+        for number, complaint in check_page(lines):
+            yield "%s:%d: %s" % (path, number, complaint)
     if not path.endswith((".md", ".txt")):
         for number, text, documents in comment_blocks(path, lines):
             for complaint in check_comment(text, documents):

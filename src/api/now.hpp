@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // now: the common case of MPI functions, which their entry points try first, without EntryPoint. Each
-// returns kUncommon, and has done nothing, if the case is not common or an argument is wrong: the general
+// returns kUncommon, without any effect, if the case is not common or an argument is wrong: the general
 // entry point checks everything again. Otherwise it returns the result of the call. `call`: the name of the
 // function. Throws std::bad_alloc if an allocation fails, which the entry point reports.
 #pragma once

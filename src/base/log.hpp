@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Log: lines on stderr at the level of WEFT_LOG (error, warn, info, debug), and the register of slow paths:
-// each has a name, is logged once and counted (architecture.md, decision 8).
+// each has a name, is logged once and counted (docs/slow-paths.md).
 #pragma once
 #include <cstdint>
 #include <string>

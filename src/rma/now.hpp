@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Common cases of operations and synchronisation on mapped host memory: inline members of Window for the
-// entry points (api/now.hpp). A case that is not common returns false, or null, and has done nothing.
+// entry points (api/now.hpp). A case that is not common returns false, or null, without any effect.
 // Threading: only while one thread calls MPI.
 #pragma once
 #include <atomic>

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(ROOT, "tools", "docs"))
 import blocks  # noqa: E402
 
 SKIPPED = 77
-CUPY = '''
+CUPY = """
 import ctypes, os
 
 driver = ctypes.CDLL(os.environ["WEFT_CUDA_DRIVER"])
@@ -73,7 +73,7 @@ class cuda:
     class get_current_stream:
         def synchronize(self):
             call("cuStreamSynchronize", None)
-'''
+"""
 
 
 def main():

@@ -128,7 +128,9 @@ class Prose(unittest.TestCase):
 
 class RecordedRuns(unittest.TestCase):
     def test_row(self):
-        cases = "".join('<testcase name="%s" status="%s"/>' % pair for pair in enumerate(["run", "run", "fail", "notrun"]))
+        cases = "".join(
+            '<testcase name="%s" status="%s"/>' % pair for pair in enumerate(["run", "run", "fail", "notrun"])
+        )
         columns = "date,commit,machine,suite,passed,total,skipped,seconds\n"
         with tempfile.TemporaryDirectory() as folder:
             junit, table = os.path.join(folder, "a.xml"), os.path.join(folder, "runs.csv")

@@ -105,6 +105,20 @@ class Checks(unittest.TestCase):
             with self.subTest(text=text):
                 self.assertEqual(check("src/base/a.cpp", LICENCE + text + "\n"), 1)
         self.assertEqual(check("docs/a.md", "The copier runs.\n"), 1)
+        for text in ("class KeptMappings;", "bool is_present();", "enum class CopyWay {};", "// It has done nothing."):
+            with self.subTest(text=text):
+                self.assertEqual(check("src/base/a.cpp", LICENCE + text + "\n"), 1)
+
+    def test_sentences_of_pages(self):
+        def check(text, path="docs/a.md"):
+            return self.run_check("check_words.py", {path: text})[0]
+
+        self.assertEqual(check("# What works\n\nWhat works? All of it.\n\n```text\nWhat works stays.\n```\n"), 0)
+        self.assertEqual(check("What works stays.\n", "docs/adr/a.md"), 0)
+        for text in ("What works stays.\n", "It ends. Those of b\ncontinue.\n", "- a\n- What works stays.\n",
+                     "| a | What the bytes of a message are for. |\n"):  # fmt: skip
+            with self.subTest(text=text):
+                self.assertEqual(check(text), 1)
 
     def test_words_of_a_tree_without_git(self):
         files = {"docs/a.md": "The kernel runs.\n", "build/tools/b.md": "The copier runs.\n"}

@@ -111,7 +111,7 @@ def table(found, folder):
     alone = next(row for row in found["rows"] if row["point"] == "latency 8")["figures"]["Weft, lone"]
     source = (
         "\nTwo %s of one host, medians of alternating rounds ([%s](%s%s)); messages of 8 bytes follow each other, an isolated"
-        "\none takes %s us. Repeat it on your GPUs: `make gpu-bench PEERS=\"--openmpi FOLDER --ucx FOLDER --nccl FOLDER\"`."
+        '\none takes %s us. Repeat it on your GPUs: `make gpu-bench PEERS="--openmpi FOLDER --ucx FOLDER --nccl FOLDER"`.'
     )
     return "\n".join(lines) + "\n" + source % (found["gpu"], RESULT, folder, RESULT, number(alone)) + "\n"
 

@@ -42,21 +42,21 @@ void copy_pages(std::byte*& to, const std::byte*& from, size_t& n) {
 
 }  // namespace
 
-void copy(CopyWay way, std::byte* to, const std::byte* from, size_t n) {
-  if (way == CopyWay::cached || n < kPageBytes) {
+void copy(CopyMethod method, std::byte* to, const std::byte* from, size_t n) {
+  if (method == CopyMethod::cached || n < kPageBytes) {
     std::memcpy(to, from, n);
     return;
   }
   const size_t head = (kLineBytes - reinterpret_cast<uintptr_t>(to) % kLineBytes) % kLineBytes;
   std::memcpy(to, from, head);
   to += head, from += head, n -= head;
-  if (way == CopyWay::pages) copy_pages(to, from, n);
+  if (method == CopyMethod::pages) copy_pages(to, from, n);
   copy_lines(to, from, n);
   _mm_sfence();  // before other processes learn of the data
   std::memcpy(to, from, n);
 }
 #else
-void copy(CopyWay, std::byte* to, const std::byte* from, size_t n) { std::memcpy(to, from, n); }
+void copy(CopyMethod, std::byte* to, const std::byte* from, size_t n) { std::memcpy(to, from, n); }
 #endif
 
 }  // namespace weft::io

@@ -41,6 +41,6 @@ bool Mapping::advise(const Range& part, int advice) const {
 
 bool Mapping::populate(const Range& part) const { return advise(part, MADV_POPULATE_WRITE); }
 
-bool Mapping::populate_present(const Range& part) const { return advise(part, MADV_POPULATE_READ); }
+bool Mapping::populate_resident(const Range& part) const { return advise(part, MADV_POPULATE_READ); }
 
 }  // namespace weft::io

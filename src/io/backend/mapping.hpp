@@ -27,7 +27,7 @@ class Mapping {
   [[nodiscard]] bool populate(const Range& part) const;
   /// The same, faster, for pages that are in memory, in a file system that does not wait for a notification
   /// of writes (tmpfs): a fault of a read maps 16 pages, and they are writable.
-  [[nodiscard]] bool populate_present(const Range& part) const;
+  [[nodiscard]] bool populate_resident(const Range& part) const;
   /// The byte at a file offset in the range.
   [[nodiscard]] std::byte* at(int64_t offset) const { return memory_ + (offset - first_); }
 

@@ -5,11 +5,11 @@
 #include <memory>
 #include <mutex>
 
+#include "io/backend/autotuner.hpp"
 #include "io/backend/cufile.hpp"
 #include "io/backend/descriptor.hpp"
-#include "io/backend/fastest.hpp"
 #include "io/backend/hints.hpp"
-#include "io/backend/kept.hpp"
+#include "io/backend/mapping_cache.hpp"
 #include "io/backend/pool.hpp"
 
 namespace weft::io {
@@ -24,9 +24,9 @@ struct Target {
   bool in_memory = false;           ///< on tmpfs
   bool contended = false;      ///< several ranks have opened the file: they wait for the lock of its inode
   bool sieves_writes = false;  ///< romio_ds_write = enable: every write takes a lock
-  KeptMappings kept{descriptor};
-  Fastest<2> first_reads, first_writes;  ///< system calls or mappings, for pages that are not mapped yet
-  std::mutex exclusive;                  ///< accesses under locks of one process, which share its descriptor
+  MappingCache mapping_cache{descriptor};
+  Autotuner<2> first_reads, first_writes;  ///< system calls or mappings, for pages that are not mapped yet
+  std::mutex exclusive;  ///< accesses under locks of one process, which share its descriptor
   std::shared_ptr<Pool> pool = Pool::shared();
 };
 

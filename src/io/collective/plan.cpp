@@ -45,7 +45,7 @@ bool use_aggregators(const std::vector<AccessRecord>& records, const Hints& hint
     if (record.unordered != 0) return false;
     any = true;
     interleaved |= record.range.first < end;
-    const int64_t least = record.present != 0 && records.size() <= kFewRanks ? kDirectReadBytes : direct_run;
+    const int64_t least = record.resident != 0 && records.size() <= kFewRanks ? kDirectReadBytes : direct_run;
     direct &= record.run_bytes >= least || record.bytes <= kDirectRuns * record.run_bytes;
     first = std::min(first, record.range.first);
     end = std::max(end, record.range.end);

@@ -17,7 +17,7 @@ struct AccessRecord {
   int64_t bytes;      ///< of data
   int64_t unordered;  ///< 1: the file offsets do not increase
   int64_t run_bytes;  ///< mean length of the contiguous runs of the view
-  int64_t present;    ///< 1: may_write_present()
+  int64_t resident;   ///< 1: may_write_resident()
   int64_t failure;    ///< failure_code() of the rank's arguments
 };
 

@@ -8,7 +8,7 @@
 
 #include "io/backend/error.hpp"
 #include "io/collective/exchange.hpp"
-#include "io/independent/present.hpp"
+#include "io/independent/resident.hpp"
 #include "io/independent/staged.hpp"
 
 namespace weft::io {
@@ -44,8 +44,8 @@ Task gather_records(Operation& operation, const CollectiveAccess& access, bool w
   mine.failure = failure_code(access.admitted);
   if (access.admitted.ok()) {
     mine = record_of(*access.view, access.stream, access.bytes);
-    if (write && may_write_present(access.target, *access.view, access.stream, access.bytes))
-      mine.present = 1;
+    if (write && may_write_resident(access.target, *access.view, access.stream, access.bytes))
+      mine.resident = 1;
   }
   records.resize(static_cast<size_t>(access.comm.size()));
   Collective gather(

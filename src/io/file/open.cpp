@@ -212,7 +212,7 @@ Status File::close(File* file) {
     return idle;
   });
   const std::string path = file->target->descriptor.path();
-  file->target->kept.clear();
+  file->target->mapping_cache.clear();
   if (Status closed = file->target->descriptor.close(); outcome.ok()) outcome = std::move(closed);
   outcome = file->agree(std::move(outcome));
   if ((file->amode & kDeleteOnClose) != 0) {  // when all ranks have closed the file

@@ -12,7 +12,7 @@
 #include "base/counters.hpp"
 #include "io/backend/error.hpp"
 #include "io/backend/mapping.hpp"
-#include "io/independent/present.hpp"
+#include "io/independent/resident.hpp"
 
 namespace weft::io {
 namespace {
@@ -111,10 +111,10 @@ Result<int64_t> read_independent(Target& target, const View& view, int64_t strea
   const Hints& hints = target.hints;
   const bool ordered = view.ordered(stream, bytes);
   const int64_t most_gap = target.mappable ? kCachedGapBytes : kSieveGapBytes;
-  const UsePresent use = use_of_read(target, view, stream, bytes, to);
+  const UseResident use = use_of_read(target, view, stream, bytes, to);
   Limits limits{hints.ind_rd_buffer_size};
   if (target.mappable) limits.bytes = std::min(limits.bytes, kCachedSieveBytes);
-  if (use != UsePresent::never) limits = present_limits();
+  if (use != UseResident::never) limits = resident_limits();
   Block sieve_block, block;
   Batch batch;
   int64_t total = 0, at = 0;
@@ -123,8 +123,8 @@ Result<int64_t> read_independent(Target& target, const View& view, int64_t strea
     if (batch.runs.empty()) return true;
     const bool sieve = ordered && (hints.romio_ds_read == Use::enable ||
                                    (hints.romio_ds_read == Use::automatic && batch.mean_gap() <= most_gap));
-    auto read = use != UsePresent::never && maps_present(batch, use)
-                    ? access_present(target, to, batch, false, use, block)
+    auto read = use != UseResident::never && maps_resident(batch, use)
+                    ? access_resident(target, to, batch, false, use, block)
                     : read_batch(target, to, batch, sieve, limits.bytes, sieve_block, block);
     const int64_t wanted = batch.useful;
     batch.clear();
@@ -156,9 +156,9 @@ Status write_independent(Target& target, const View& view, int64_t stream, const
   const MemoryStream from(memory);
   const bool sieve = target.sieves_writes;
   const bool map = target.mappable && target.hints.romio_ds_write == Use::automatic;
-  const UsePresent use = use_of_write(target, view, stream, bytes, from, parallel);
+  const UseResident use = use_of_write(target, view, stream, bytes, from, parallel);
   Limits limits{sieve ? target.hints.ind_wr_buffer_size : kMappedBytes};
-  if (use != UsePresent::never) limits = present_limits();
+  if (use != UseResident::never) limits = resident_limits();
   if (!view.ordered(stream, bytes)) limits.bytes = 0;  // each run alone
   Block sieve_block, block;
   Batch batch;
@@ -168,8 +168,8 @@ Status write_independent(Target& target, const View& view, int64_t stream, const
     if (batch.runs.empty()) return true;
     if (sieve) {
       outcome = write_sieved(target, from, batch, sieve_block, block);
-    } else if (use != UsePresent::never && maps_present(batch, use)) {
-      auto written = access_present(target, from, batch, true, use, block);
+    } else if (use != UseResident::never && maps_resident(batch, use)) {
+      auto written = access_resident(target, from, batch, true, use, block);
       if (!written) outcome = std::move(written).error();
     } else if (!map || !write_mapped(target, from, batch)) {
       outcome = write_runs(target, from, batch, block);

@@ -31,15 +31,16 @@ class MemoryStream {
   [[nodiscard]] std::byte* data(int64_t stream) const {
     return static_cast<std::byte*>(memory_.address) + stream;
   }
-  void copy_to(std::byte* out, int64_t stream, int64_t n, CopyWay way = CopyWay::cached) const {
+  void copy_to(std::byte* out, int64_t stream, int64_t n, CopyMethod method = CopyMethod::cached) const {
     if (contiguous_)
-      copy(way, out, data(stream), static_cast<size_t>(n));
+      copy(method, out, data(stream), static_cast<size_t>(n));
     else
       pack(stream, out, n);
   }
-  void copy_from(const std::byte* in, int64_t stream, int64_t n, CopyWay way = CopyWay::cached) const {
+  void copy_from(const std::byte* in, int64_t stream, int64_t n,
+                 CopyMethod method = CopyMethod::cached) const {
     if (contiguous_)
-      copy(way, data(stream), in, static_cast<size_t>(n));
+      copy(method, data(stream), in, static_cast<size_t>(n));
     else
       unpack(stream, in, n);
   }

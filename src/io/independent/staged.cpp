@@ -14,7 +14,7 @@
 #include "device/pinned.hpp"
 #include "io/independent/access.hpp"
 #include "io/independent/direct.hpp"
-#include "io/independent/present.hpp"
+#include "io/independent/resident.hpp"
 #include "io/view/typed_buffer.hpp"
 
 namespace weft::io {
@@ -171,7 +171,7 @@ void submit(Operation& operation, const IndependentAccess& access, Half& half, b
 Task write_staged(Operation& operation, const IndependentAccess& access, int64_t& total) {
   Half halves[2];
   const Steps steps = prepare(access, halves);
-  const bool parallel = may_write_present(access.target, *access.view, access.stream, access.bytes);
+  const bool parallel = may_write_resident(access.target, *access.view, access.stream, access.bytes);
   Status outcome;
   for (int64_t i = 0; i < steps.count() && outcome.ok(); ++i) {
     Half& half = halves[i % 2];

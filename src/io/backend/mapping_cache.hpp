@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// KeptMappings: parts of a file in memory (tmpfs) that stay mapped until the file is closed. The page faults
+// MappingCache: parts of a file in memory (tmpfs) that stay mapped until the file is closed. The page faults
 // of a first access cost about as much as its copies; later accesses have none. Threading: any thread.
 #pragma once
 #include <array>
@@ -13,22 +13,22 @@
 
 namespace weft::io {
 
-class KeptMappings {
+class MappingCache {
  public:
-  /// The unit of what is kept: 16 pages, which one page fault maps.
+  /// The unit of the cache: 16 pages, which one page fault maps.
   static constexpr int64_t kBlockBytes = 64 << 10;
   static constexpr int64_t kBlocksPerWindow = 64;
   static constexpr int64_t kWindowBytes = kBlocksPerWindow * kBlockBytes;
 
-  explicit KeptMappings(const Descriptor& file) : file_(file) {}
-  KeptMappings(const KeptMappings&) = delete;
-  KeptMappings& operator=(const KeptMappings&) = delete;
+  explicit MappingCache(const Descriptor& file) : file_(file) {}
+  MappingCache(const MappingCache&) = delete;
+  MappingCache& operator=(const MappingCache&) = delete;
 
   /// Whether the pages of a range are mapped. They may be touched while the range is in the file and the file
   /// has no holes (Descriptor::filled()): a page of tmpfs fails for no other reason.
   [[nodiscard]] bool has(const Range& range) const;
   /// Maps the pages of a range of one window, which must be in memory. Returns the address of its first byte;
-  /// null: io.kept_bytes are mapped, or the kernel refuses.
+  /// null: io.mapping_cache_bytes are mapped, or the kernel refuses.
   [[nodiscard]] std::byte* provide(const Range& range);
   /// Removes all mappings. No access is in flight.
   void clear();

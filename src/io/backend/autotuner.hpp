@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fastest: chooses one of several ways to do the same work by the times of earlier work.
+// Autotuner: chooses one of several methods to do the same work by the times of earlier work.
 // Threading: any thread.
 #pragma once
 #include <algorithm>
@@ -10,37 +10,37 @@
 
 namespace weft::io {
 
-/// Ways are numbered from 0. Each is measured a few times; from then on the fastest is used, and now and
+/// Methods are numbered from 0. Each is measured a few times; from then on the fastest is used, and now and
 /// then another one, since times change.
-template <size_t kWays>
-class Fastest {
+template <size_t kMethods>
+class Autotuner {
  public:
-  static constexpr uint32_t kFirstTrials = 3;  ///< of each way
+  static constexpr uint32_t kFirstTrials = 3;  ///< of each method
   static constexpr uint32_t kTrialInterval = 64;
 
-  /// The way of the next piece of work.
+  /// The method of the next piece of work.
   [[nodiscard]] size_t next() {
     const uint32_t turn = turns_.fetch_add(1, std::memory_order_relaxed);
-    if (turn < kFirstTrials * kWays) return turn % kWays;
-    if (turn % kTrialInterval == 0) return turn / kTrialInterval % kWays;
+    if (turn < kFirstTrials * kMethods) return turn % kMethods;
+    if (turn % kTrialInterval == 0) return turn / kTrialInterval % kMethods;
     return best();
   }
-  /// The fastest way so far; the first one if none has been measured.
+  /// The fastest method so far; the first one if none has been measured.
   [[nodiscard]] size_t best() const {
     size_t fastest = 0;
     int64_t least = 0;  // 0: not measured
-    for (size_t way = 0; way < kWays; ++way) {
-      const int64_t cost = cost_[way].load(std::memory_order_relaxed);
+    for (size_t method = 0; method < kMethods; ++method) {
+      const int64_t cost = cost_[method].load(std::memory_order_relaxed);
       if (cost == 0 || (least != 0 && cost >= least)) continue;
       least = cost;
-      fastest = way;
+      fastest = method;
     }
     return fastest;
   }
   /// `bytes` > 0 took `ns`.
-  void add(size_t way, int64_t bytes, uint64_t ns) {
+  void add(size_t method, int64_t bytes, uint64_t ns) {
     const int64_t now = static_cast<int64_t>(ns) * 1024 / bytes + 1;
-    std::atomic<int64_t>& cost = cost_[way];
+    std::atomic<int64_t>& cost = cost_[method];
     const int64_t old = cost.load(std::memory_order_relaxed);
     // A thread that does not run for a while must not change the choice.
     const int64_t next = old == 0 || now < old ? now : old + (std::min(now, 2 * old) - old) / 8 + 1;
@@ -48,7 +48,7 @@ class Fastest {
   }
 
  private:
-  std::array<std::atomic<int64_t>, kWays> cost_{};  ///< ns for each KiB; 0: not measured
+  std::array<std::atomic<int64_t>, kMethods> cost_{};  ///< ns for each KiB; 0: not measured
   std::atomic<uint32_t> turns_{0};
 };
 

@@ -83,12 +83,12 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   CHECK(argc == 2);
   mapped = strcmp(argv[1], "mapped") == 0;
-  const char* path = make_path("present");
+  const char* path = make_path("resident");
   MPI_File file;
   OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
-  const long before = counter("io.present_writes\t");
+  const long before = counter("io.resident_writes\t");
   write_rows(file, path, kBytes, 0, 0, 0);  // a new file
-  CHECK(counter("io.present_writes\t") == before);
+  CHECK(counter("io.resident_writes\t") == before);
   const struct stat old = state_of(path);
   MPI_Barrier(MPI_COMM_WORLD);
   struct timespec pause = {0, 30000000};  // longer than the unit of the kernel's clock
@@ -99,24 +99,24 @@ int main(int argc, char** argv) {
         (changed.st_mtim.tv_sec == old.st_mtim.tv_sec && changed.st_mtim.tv_nsec > old.st_mtim.tv_nsec));
   CHECK(changed.st_size == old.st_size);
   if (size > 1) {  // one rank measures both ways
-    CHECK((counter("io.present_writes\t") > before) == mapped);
-    CHECK((counter("io.present_reads\t") > 0) == mapped);
+    CHECK((counter("io.resident_writes\t") > before) == mapped);
+    CHECK((counter("io.resident_reads\t") > 0) == mapped);
   }
   const int rows[] = {100, 4096, 5000, 1 << 16, 1 << 20, kBytes};
   int round = 2;
   for (int i = 0; i < 6; ++i)
     for (int kind = 0; kind < 4; ++kind) write_rows(file, path, rows[i], kind % 2, kind / 2, round++);
-  CHECK((counter("io.present_writes\t") > before) == mapped);
-  CHECK((counter("io.present_reads\t") > 0) == mapped);
+  CHECK((counter("io.resident_writes\t") > before) == mapped);
+  CHECK((counter("io.resident_reads\t") > 0) == mapped);
   // The mappings stay until the file is closed.
-  const char* const limit = getenv("WEFT_IO_KEPT_BYTES");
-  CHECK((counter("io.kept_accesses\t") > 0) == (mapped && (limit == NULL || strcmp(limit, "0") != 0)));
+  const char* const limit = getenv("WEFT_IO_MAPPING_CACHE_BYTES");
+  CHECK((counter("io.cached_accesses\t") > 0) == (mapped && (limit == NULL || strcmp(limit, "0") != 0)));
   // A hole, and the end of the file: system calls.
-  const long last = counter("io.present_writes\t");
+  const long last = counter("io.resident_writes\t");
   OK(MPI_File_set_size(file, 0));
   OK(MPI_File_set_size(file, 11 + (MPI_Offset)size * kBytes / 2));
   write_rows(file, path, 1 << 16, 0, 0, round++);
-  CHECK(counter("io.present_writes\t") == last);
+  CHECK(counter("io.resident_writes\t") == last);
   CHECK(state_of(path).st_size == 11 + (long)kBytes * size - (kBytes - kBytes / 56 * 56));
   OK(MPI_File_close(&file));
   if (rank == 0) OK(MPI_File_delete(path, MPI_INFO_NULL));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "io/backend/kept.hpp"
+#include "io/backend/mapping_cache.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -12,21 +12,21 @@ namespace weft::io {
 namespace {
 
 config::Size limit{
-    "io.kept_bytes", size_t{1} << 30, 0, size_t{1} << 46,
+    "io.mapping_cache_bytes", size_t{1} << 30, 0, size_t{1} << 46,
     "Largest part in bytes of each file on tmpfs that a process keeps mapped until it closes the file, so "
     "that "
-    "later accesses have no page faults. Its page tables take 1/512 of it; 0: nothing is kept."};
+    "later accesses have no page faults. Its page tables take 1/512 of it; 0: nothing stays mapped."};
 
 /// The bits of the blocks of a window that a range of it touches.
 uint64_t blocks_of(const Range& range) {
-  const int64_t first = range.first / KeptMappings::kBlockBytes;
-  const int64_t count = (range.end - 1) / KeptMappings::kBlockBytes - first + 1;
-  return (~uint64_t{0} >> (KeptMappings::kBlocksPerWindow - count)) << first % KeptMappings::kBlocksPerWindow;
+  const int64_t first = range.first / MappingCache::kBlockBytes;
+  const int64_t count = (range.end - 1) / MappingCache::kBlockBytes - first + 1;
+  return (~uint64_t{0} >> (MappingCache::kBlocksPerWindow - count)) << first % MappingCache::kBlocksPerWindow;
 }
 
 }  // namespace
 
-bool KeptMappings::has(const Range& range) const {
+bool MappingCache::has(const Range& range) const {
   const std::lock_guard guard(mutex_);
   for (int64_t at = range.first, end = 0; at < range.end; at = end) {
     end = std::min(range.end, at / kWindowBytes * kWindowBytes + kWindowBytes);
@@ -39,7 +39,7 @@ bool KeptMappings::has(const Range& range) const {
   return true;
 }
 
-std::byte* KeptMappings::provide(const Range& range) {
+std::byte* MappingCache::provide(const Range& range) {
   WEFT_ASSERT(!range.empty() && range.first / kWindowBytes == (range.end - 1) / kWindowBytes);
   const int64_t index = range.first / kChunkBytes;
   const uint64_t wanted = blocks_of(range);
@@ -57,18 +57,18 @@ std::byte* KeptMappings::provide(const Range& range) {
     if (!mapping->valid()) return nullptr;
     chunk = chunks_.emplace(index, Chunk{std::move(mapping)}).first;
   }
-  Chunk& kept = chunk->second;  // stays in its place until clear()
-  if (missing == 0) return kept.mapping->at(range.first);
+  Chunk& entry = chunk->second;  // its address is stable until clear()
+  if (missing == 0) return entry.mapping->at(range.first);
   lock.unlock();
-  if (!kept.mapping->populate_present(range)) return nullptr;
+  if (!entry.mapping->populate_resident(range)) return nullptr;
   lock.lock();
-  uint64_t& blocks = kept.windows[static_cast<size_t>(range.first % kChunkBytes / kWindowBytes)];
+  uint64_t& blocks = entry.windows[static_cast<size_t>(range.first % kChunkBytes / kWindowBytes)];
   bytes_ += std::popcount(wanted & ~blocks) * kBlockBytes;
   blocks |= wanted;
-  return kept.mapping->at(range.first);
+  return entry.mapping->at(range.first);
 }
 
-void KeptMappings::clear() {
+void MappingCache::clear() {
   const std::lock_guard guard(mutex_);
   chunks_.clear();
   bytes_ = 0;
