@@ -48,7 +48,8 @@ PHRASES = {
     r"(?<!sorted )(?<!listed )\bby name\b": "reported as a slow path",
     r"\b(one|those|ones) that\b": "the noun again",
     # Names of concepts; in prose these words are ordinary ones. CopyOffer: src/p2p still has it.
-    r"(?-i:\b(Kept|Present|Fastest|Offer)[A-Z]\w*|\b(is|may_write|access|maps|populate)_(present|kept|fastest)\b)": "mapping cache, resident pages, autotuner, announcement",
+    r"(?-i:\b(Kept|Present|Fastest|Offer)[A-Z]\w*)": "mapping cache, resident, autotuner, announcement",
+    r"\b(is|may_write|access|maps|populate)_(present|kept|fastest)\b": "resident, cached, tuned",
     r"(?-i:\b(?!CopyOffer)[A-Z][a-z]\w*(Offer|Way)s?\b|\bk[A-Z]\w*Ways?\b)": "announcement; method, path, protocol",
     r"\bhas done nothing\b": "without any effect",
     r"\barchitecture\.md, decision\b": "the page of docs/adr",
