@@ -104,8 +104,8 @@ TEST_F(BatchCopyTest, MoreWindowsThanSlots) {
   }
 }
 
-// A full GPU (docs/gpu.md): the application's kernel occupies the GPU and waits, so the copies must not need a
-// kernel.
+// A full GPU (docs/gpu.md): the application's kernel occupies the GPU and waits, so the copies must not need
+// a kernel.
 TEST_F(BatchCopyTest, FullGpuFallsBackToCopyEngines) {
   if (has_long_timeout()) GTEST_SKIP() << "the timeout is too long";
   // A real driver copies inside a GPU with a kernel; for copies between GPUs see p2p/device_full.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Times of classification, small copies in each direction, and large copies. Prints a table; checks the
-// bounds of docs/gpu-internals.md on a real GPU. Run with WEFT_GPU_COMPLETION=event, flag and query to compare.
+// bounds of docs/gpu-internals.md on a real GPU. Run with WEFT_GPU_COMPLETION=event, flag and query to
+// compare.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
