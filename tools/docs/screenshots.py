@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Writes the pictures of the report and of the figures page in docs/images, at widths of 1280 and 400 pixels. Needs
-# chromium, an installed prefix, matplotlib (with Pillow) and the site of `make docs`.
+# Writes the pictures of the report, of the site's first page and of its figures in docs/images, at widths of 1280 and 400
+# pixels. Needs chromium, an installed prefix, matplotlib (with Pillow) and the site of `make docs`.
 # usage: screenshots.py PREFIX [--tools build/tools]
 import argparse
 import html
@@ -16,6 +16,7 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WIDTHS = (1280, 400)
 MAX_HEIGHT = 16000  # pixels of the longest page
+FIRST_HEIGHT = 1000  # pixels of the first page: its chart and table
 COLOURS = 64
 # Lists what reaches beyond the width of the page; the height of the page, and where its sections begin.
 MEASURE = """
@@ -91,7 +92,7 @@ def report(prefix, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Writes pictures of the report and of the figures page.")
+    parser = argparse.ArgumentParser(description="Writes pictures of the report and of two pages of the site.")
     parser.add_argument("prefix")
     parser.add_argument("--tools", default=os.path.join(ROOT, "build", "tools"), help="folder with matplotlib")
     arguments = parser.parse_args()
@@ -99,9 +100,10 @@ def main():
     sys.path.append(python)
     os.environ["PYTHONPATH"] = python
     images = os.path.join(ROOT, "docs", "images")
-    figures = os.path.join(ROOT, "build", "docs", "performance.html")
+    site = os.path.join(ROOT, "build", "docs")
     with tempfile.TemporaryDirectory() as folder:
-        pages = {"report": report(arguments.prefix, folder), "figures": figures}
+        pages = {"report": report(arguments.prefix, folder)}
+        pages |= {"first": os.path.join(site, "index.html"), "figures": os.path.join(site, "performance.html")}
         for name, path in pages.items():
             for width in WIDTHS:
                 found = measure(path, width)
@@ -109,7 +111,7 @@ def main():
                     print("%s at %d pixels is cut off: %s" % (name, width, found["wide"]))
                     return 1
                 # The report as a whole; of the figures, whole sections up to the third chart's.
-                height = found["height"] if name == "report" else int(found["sections"][2]) - 10
+                height = {"report": found["height"], "first": FIRST_HEIGHT}.get(name) or int(found["sections"][2]) - 10
                 picture(path, width, min(height, MAX_HEIGHT), os.path.join(images, "%s-%d.png" % (name, width)))
     return 0
 
