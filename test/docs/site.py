@@ -37,7 +37,9 @@ def main():
         with open(os.path.join(site, "index.html"), encoding="utf-8") as file:
             assert re.search(r"Weft [0-9]+\.[0-9]+\.[0-9]+, licence", file.read()), "the site has no version"
         if screenshots.browser():
-            pages = [("performance.html", width) for width in screenshots.WIDTHS] + [("index.html", screenshots.WIDTHS[1])]
+            pages = [("performance.html", width) for width in screenshots.WIDTHS] + [
+                ("index.html", screenshots.WIDTHS[1])
+            ]
             for page, width in pages:
                 wide = screenshots.measure(os.path.join(site, page), width)["wide"]
                 assert not wide, "%s is cut off at %d pixels: %s" % (page, width, wide)
