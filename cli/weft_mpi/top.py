@@ -28,8 +28,11 @@ PATHS = {
     "io.read_bytes": "file reads",
     "io.written_bytes": "file writes",
 }
-HEADINGS = ("rank", "state", "in MPI", "waits", "for", "delays others", "bytes/s by path", "unexpected", "GPU memory")
+HEADINGS = (
+    "rank", "state", "in MPI", "waits", "for", "delays others", "bytes/s by path", "unexpected", "GPU", "GPU memory",
+)  # fmt: skip
 NUMBERS = ("rank", "in MPI", "waits", "delays others", "unexpected", "GPU memory")
+SAME_NODE = 10  # NUMA distance of a GPU from the cores of its own node; -1: unknown
 OTHER_JOB = "another job"  # that has spawned this one, was spawned by it, or is connected
 NOTICEABLE = 0.05  # share of the time of all ranks that a rank delays the others before it is named
 
@@ -52,8 +55,9 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Shows live, for each rank of a job on this host, the share of its time in MPI and in waits, the ranks that it
-    waits for, how much it delays others, bytes per second by path, the number of unexpected messages and the GPU
-    memory that the library holds. Reads shared memory only: no rank is stopped, and the job does nothing for it."""
+    waits for, how much it delays others, bytes per second by path, the number of unexpected messages, the GPUs that it
+    has used (number among the visible ones, PCI address, NUMA distance if another node's) and the GPU memory that the
+    library holds. Reads shared memory only: no rank is stopped, and the job does nothing for it."""
     if not 0 < arguments.interval <= 3600 or arguments.count < 0:
         raise Refusal("--interval is a number of seconds, more than 0 and at most 3600; --count is not negative")
     watched = f"{find_process(arguments.job)},{arguments.interval:g}"
@@ -162,6 +166,7 @@ def rows_of(sample, before):
                 percent(rank["delaying"]) if rank["delaying"] else "",
                 rates(rank["counters"], last.get(rank["pid"]), sample["seconds"]),
                 str(rank["counters"].get("p2p.unexpected_messages", 0)),
+                ", ".join(gpu(one) for one in rank.get("gpus", [])),
                 memory(rank["counters"].get("gpu.pool_bytes", 0)),
             )
         )
@@ -194,6 +199,12 @@ def size(amount):
             return f"{amount:.3g} {unit}"
         amount /= 1000
     return f"{amount:.3g} TB"
+
+
+def gpu(used):
+    """Returns the number of a GPU in its rank, the number that the rank sees, the PCI address and the NUMA distance."""
+    text = f"{used['number']} of {used['visible']}: {used['pci'].removeprefix('0000:')}"
+    return text + (f", distance {used['numa_distance']}" if used["numa_distance"] > SAME_NODE else "")
 
 
 def memory(held):

@@ -344,6 +344,7 @@ Status Finalize() {
     stream::settle_all();
     if (reporting()) report_leaks();
     print_summary(*instance.world);
+    instance.gpu_use.finish(instance);
     drain_world(instance);
     if (reporting()) report_unreceived(instance);
     instance.world = {};

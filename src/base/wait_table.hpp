@@ -81,6 +81,20 @@ inline constexpr uint64_t kMinWaitNs = 50'000'000;
 /// Bit of Table::call, which is not part of an address: the call has returned.
 inline constexpr uint64_t kReturned = uint64_t{1} << 63;
 
+/// GPUs that a rank sees, by their numbers in it; further ones are left out.
+inline constexpr int kMaxGpus = 32;
+struct Gpu {
+  uint8_t uuid[16];
+  char pci[16];  ///< "0000:3b:00.0"
+};
+struct Gpus {
+  std::atomic<uint32_t> known;     ///< 1: the rank has used a GPU in MPI calls, or has left MPI; stored last
+  uint32_t visible;                ///< entries of `gpu`; 0 for a rank that has used none
+  std::atomic<uint64_t> used;      ///< bit n: the rank has used GPU n
+  std::atomic<uint32_t> reported;  ///< of the first rank of a host: idle GPUs have been reported
+  Gpu gpu[kMaxGpus];
+};
+
 /// One rank.
 struct Table {
   alignas(64) std::atomic<uint64_t> calls;  ///< number of MPI calls made
@@ -93,6 +107,7 @@ struct Table {
   /// Written by other ranks of the host that wait: the last activity() seen, and when it was first seen.
   alignas(64) std::atomic<uint64_t> observed, observed_ns;
   Record records[kRecords];  ///< the first is for polls
+  Gpus gpus;
   /// A value that changes when a call begins and when it ends.
   [[nodiscard]] uint64_t activity() const {
     return calls.load(std::memory_order_relaxed) << 1 | call.load(std::memory_order_relaxed) >> 63;

@@ -125,6 +125,7 @@ bool Instance::progress() {
 
 // The first look only notes the time: start-up and short programs pay nothing.
 bool Instance::look_for_failures(uint64_t now) {
+  gpu_use.look(*this);
   if (!watching_) [[unlikely]] {
     if (shm == nullptr) return false;
     if (watch_from_ns_ == 0) watch_from_ns_ = now + FailureDetector::kLookIntervalNs;

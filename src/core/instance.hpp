@@ -14,6 +14,7 @@
 #include "base/result.hpp"
 #include "core/communicator.hpp"
 #include "core/failure.hpp"
+#include "core/gpu_use.hpp"
 #include "core/process_table.hpp"
 #include "core/request.hpp"
 #include "core/waits.hpp"
@@ -170,6 +171,7 @@ class Instance {
   bool threaded = false;
   std::mutex lock;
   WaitPublisher waits;
+  GpuUse gpu_use;
   std::unique_ptr<ProgressThread> progress_thread;  ///< null: none. Ended without holding `lock`
   transport::am::HandlerTable handlers;             ///< of all messages that this process receives
   transport::am::Sender* sender = nullptr;          ///< of active messages: the engine, once created

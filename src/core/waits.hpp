@@ -70,6 +70,9 @@ class WaitPublisher {
     table_->threaded.store(threaded ? 1 : 0, std::memory_order_relaxed);
   }
 
+  /// The table in which this process publishes.
+  [[nodiscard]] wait_table::Table& table() { return *table_; }
+
   /// Counts this thread among the threads that have called MPI.
   void count_thread() {
     if (thread_counted) return;

@@ -31,6 +31,8 @@ enum class Initialise { no, yes };
 /// All devices visible to this process. Initialise::no: Errc::unsupported until the application has called
 /// cuInit. Initialise::yes calls cuInit (for tools, never inside MPI).
 [[nodiscard]] Result<std::vector<DeviceInfo>> devices(Initialise initialise);
+/// Devices of this process on which Weft has done work: bit n for device n < 64.
+[[nodiscard]] uint64_t used_devices();
 /// The only device with an active primary context in this process; -1 if there are none or several.
 [[nodiscard]] int only_active_device();
 

@@ -19,13 +19,13 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-std::vector<int> allowed_cpus() {
+std::vector<int> allowed_cpus(pid_t process) {
   // The kernel rejects sets smaller than its own: enlarge until it succeeds.
   for (int capacity = 1024; capacity <= kMaxCpus; capacity *= 4) {
     std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<size_t>(capacity)),
                                                          [](cpu_set_t* s) { CPU_FREE(s); });
     const size_t bytes = CPU_ALLOC_SIZE(static_cast<size_t>(capacity));
-    if (::sched_getaffinity(0, bytes, set.get()) != 0) continue;
+    if (::sched_getaffinity(process, bytes, set.get()) != 0) continue;
     std::vector<int> cpus;
     for (int cpu = 0; cpu < capacity; ++cpu)
       if (CPU_ISSET_S(static_cast<size_t>(cpu), bytes, set.get())) cpus.push_back(cpu);

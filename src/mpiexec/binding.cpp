@@ -35,61 +35,54 @@ Cores share(const Cores& cores, size_t index, size_t parts) {
   return {first, first + static_cast<std::ptrdiff_t>(cores.size() / parts)};
 }
 
-/// Returns the GPUs that CUDA_VISIBLE_DEVICES selects, in its order.
-Result<std::vector<Gpu>> select_gpus(const std::vector<Gpu>& gpus, const char* visible) {
-  if (visible == nullptr) return gpus;
-  std::vector<Gpu> selected;
-  std::stringstream stream{std::string(visible)};
-  for (std::string word; std::getline(stream, word, ',');) {
-    auto index = launch::parse_int(word, 0, static_cast<int>(gpus.size()) - 1);
-    if (!index)
-      return Error(Errc::unsupported, std::string("--map-by gpu: CUDA_VISIBLE_DEVICES=") + visible +
-                                          " is not a list of GPU numbers from 0 to " +
-                                          std::to_string(static_cast<int>(gpus.size()) - 1) +
-                                          " (UUIDs are not supported). Use numbers or --map-by slot.");
-    selected.push_back(gpus[static_cast<size_t>(*index)]);
-  }
-  return selected;
-}
-
 Error too_many(const Options& options, size_t objects) {
   return Error(Errc::arg, "--map-by ppr:" + std::to_string(options.per_object) + ": " +
                               std::to_string(options.ranks()) + " processes, but " + std::to_string(objects) +
                               " of these objects on this host");
 }
 
-/// Binds each rank to cores of its GPU's NUMA node, divided among the ranks of the node.
+/// Binds each rank to cores of its first GPU's NUMA node, divided among the ranks of the node.
 Result<std::vector<Binding>> plan_by_gpu(const Options& options, const Topology& topology,
-                                         const char* visible) {
-  auto gpus = select_gpus(topology.gpus, visible);
-  if (!gpus) return std::move(gpus).error();
-  if (gpus->empty())
+                                         const std::vector<VisibleGpu>& gpus,
+                                         const std::vector<size_t>& busy_gpus) {
+  if (gpus.empty())
     return Error(Errc::arg, "--map-by gpu: this host has no visible NVIDIA GPU. Use --map-by slot.");
   const size_t ranks = static_cast<size_t>(options.ranks());
   std::map<int, size_t> ranks_of_node, placed_on_node;
   const size_t each = std::max<size_t>(static_cast<size_t>(options.per_object), 1);
-  if (options.per_object > 0 && ranks > each * gpus->size() * static_cast<size_t>(fake_hosts()))
-    return too_many(options, gpus->size());
-  const auto gpu_of = [&](size_t rank) -> const Gpu& { return (*gpus)[rank / each % gpus->size()]; };
-  for (size_t rank = 0; rank < ranks; ++rank) ++ranks_of_node[gpu_of(rank).numa];
+  if (options.per_object > 0 && ranks > each * gpus.size() * static_cast<size_t>(fake_hosts()))
+    return too_many(options, gpus.size());
+  std::vector<std::vector<size_t>> assigned(ranks);
+  if (GpuBinding binding = gpu_binding(options); binding.assigns() && binding.kind != GpuBind::closest) {
+    if (binding.kind == GpuBind::single && binding.count == 0) binding.count = options.per_object;
+    auto of_binding = assign_gpus(binding, gpus, ranks, {}, busy_gpus);
+    if (!of_binding) return std::move(of_binding).error();
+    assigned = std::move(*of_binding);
+  }
+  const auto gpu_of = [&](size_t rank) -> const VisibleGpu& {
+    return gpus[assigned[rank].empty() ? rank / each % gpus.size() : assigned[rank][0]];
+  };
+  for (size_t rank = 0; rank < ranks; ++rank) ++ranks_of_node[gpu_of(rank).gpu.numa];
   std::vector<Binding> plan;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    const Gpu& gpu = gpu_of(rank);
-    const std::string suffix = ", next to GPU " + gpu.address;
+    const Gpu& gpu = gpu_of(rank).gpu;
+    const std::string name = gpu.address.empty() ? gpu_of(rank).entry : gpu.address;
+    const std::string suffix = ", next to GPU " + name;
     Cores near;
     for (const Core& core : topology.cores)
       if (core.numa == gpu.numa) near.push_back(&core);
     const size_t sharers = ranks_of_node[gpu.numa], index = placed_on_node[gpu.numa]++;
     if (gpu.numa < 0)
-      plan.push_back(unbound("the system does not report which cores are near GPU " + gpu.address));
+      plan.push_back(unbound("the system does not report which cores are near GPU " + name));
     else if (near.empty())
-      plan.push_back(unbound("this process may use no core near GPU " + gpu.address));
+      plan.push_back(unbound("this process may use no core near GPU " + name));
     else if (options.bind_to == BindTo::core)
       plan.push_back(bind_to({near[index % near.size()]}, suffix));
     else if (near.size() < sharers)
       plan.push_back(bind_to(near, suffix));
     else
       plan.push_back(bind_to(share(near, index, sharers), suffix));
+    plan.back().gpu_indices = assigned[rank];
   }
   return plan;
 }
@@ -201,10 +194,11 @@ void renumber(std::vector<Binding>& plan, const Topology& topology, RankBy order
 
 /// The places of the ranks in the order of the mapping.
 Result<std::vector<Binding>> plan_mapping(const Options& options, const Topology& topology,
-                                          const char* visible_gpus) {
+                                          const std::vector<VisibleGpu>& gpus,
+                                          const std::vector<size_t>& busy_gpus) {
   const size_t ranks = static_cast<size_t>(options.ranks());
   if (options.bind_to == BindTo::none) return std::vector<Binding>(ranks, unbound("--bind-to none"));
-  if (options.map_by == MapBy::gpu) return plan_by_gpu(options, topology, visible_gpus);
+  if (options.map_by == MapBy::gpu) return plan_by_gpu(options, topology, gpus, busy_gpus);
   if (options.bind_to == BindTo::package || options.bind_to == BindTo::numa ||
       options.bind_to == BindTo::l3cache)
     return plan_wide(options, topology);
@@ -228,16 +222,44 @@ Result<std::vector<Binding>> plan_mapping(const Options& options, const Topology
   return plan;
 }
 
+/// Assigns GPUs to bound ranks, if the options ask for it and the mapping has not, and describes them.
+Status add_gpus(std::vector<Binding>& plan, const Options& options, const Topology& topology,
+                const std::vector<VisibleGpu>& gpus, const std::vector<size_t>& busy_gpus) {
+  const GpuBinding binding = gpu_binding(options);
+  if (!binding.assigns()) return {};
+  std::vector<std::vector<int>> distances;
+  for (const Binding& rank : plan) distances.push_back(gpu_distances(gpus, topology, rank.cpus));
+  if (plan[0].gpu_indices.empty()) {
+    auto assigned = assign_gpus(binding, gpus, plan.size(), distances, busy_gpus);
+    if (!assigned) return std::move(assigned).error();
+    for (size_t rank = 0; rank < plan.size(); ++rank) plan[rank].gpu_indices = (*assigned)[rank];
+  }
+  for (size_t rank = 0; rank < plan.size(); ++rank) {
+    const auto& own = plan[rank].gpu_indices;
+    for (const size_t gpu : own) plan[rank].gpus.push_back(gpus[gpu].entry);
+    plan[rank].description += "; " + describe_gpus(gpus, own, distances[rank]);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<Binding>> plan_bindings(const Options& options, const Topology& topology,
-                                           const char* visible_gpus) {
-  if (!options.rankfile.empty()) return bindings_of_rankfile(options.rankfile, options.ranks(), topology);
-  if (options.map_by == MapBy::node && fake_hosts() > 1)
+                                           const GpuVariables& gpu_variables,
+                                           const std::vector<size_t>& busy_gpus) {
+  const bool needs_gpus = options.map_by == MapBy::gpu || gpu_binding(options).assigns();
+  auto gpus = needs_gpus ? visible_gpus(topology.gpus, gpu_variables)
+                         : Result<std::vector<VisibleGpu>>(std::vector<VisibleGpu>());
+  if (!gpus) return std::move(gpus).error();
+  if (options.map_by == MapBy::node && options.rankfile.empty() && fake_hosts() > 1)
     return Error(Errc::arg, "--map-by node: the ranks of a simulated host are consecutive");
   const Topology places = options.hardware_threads ? split_threads(topology) : topology;
-  auto plan = plan_mapping(options, places, visible_gpus);
-  if (plan && options.rank_by != RankBy::mapping) renumber(*plan, places, options.rank_by);
+  auto plan = !options.rankfile.empty() ? bindings_of_rankfile(options.rankfile, options.ranks(), topology)
+                                        : plan_mapping(options, places, *gpus, busy_gpus);
+  if (!plan) return plan;
+  if (options.rankfile.empty() && options.rank_by != RankBy::mapping)
+    renumber(*plan, places, options.rank_by);
+  WEFT_TRY(add_gpus(*plan, options, topology, *gpus, busy_gpus));
   return plan;
 }
 

@@ -2,7 +2,10 @@
 #include "mpiexec/external_launcher.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdio>
 
+#include "mpiexec/gpu_exec.hpp"
 #include "mpiexec/hosts.hpp"
 #include "mpiexec/plan.hpp"
 
@@ -37,6 +40,41 @@ Words with_env_command(const Program& program) {
   Words words = {"env"};
   for (const auto& [name, value] : program.variables) words.push_back(name + "=" + value);
   append(words, program.argv);
+  return words;
+}
+
+/// Makes mpiexec assign the GPUs of each host there, by --gpu-exec before the program.
+void assign_gpus_on_hosts(Options& options, const std::string& library_directory) {
+  const GpuBinding binding = gpu_binding(options);
+  if (!binding.assigns()) return;
+  const std::string mpiexec = library_directory.empty() ? "mpiexec" : library_directory + "/../bin/mpiexec";
+  for (Program& program : options.programs)
+    program.argv.insert(program.argv.begin(),
+                        {mpiexec, kGpuExec, (options.report_bindings ? "verbose," : "") + binding.text});
+}
+
+/// --gpu-bind and --gpus-per-task of srun, which assigns the GPUs that it has allocated.
+Result<Words> srun_gpus(const Options& options) {
+  Words words;
+  if (options.gpus_per_task > 0) words.push_back("--gpus-per-task=" + std::to_string(options.gpus_per_task));
+  const GpuBinding& binding = options.gpu_bind;
+  if (binding.kind == GpuBind::unset) return words;
+  if (binding.kind == GpuBind::rotate)
+    return Error(Errc::unsupported,
+                 "--gpu-bind rotate is not supported with srun, which hides the other GPUs: "
+                 "use --gpu-bind single");
+  std::string text = binding.kind == GpuBind::single && binding.count == 0 ? "single:1" : binding.text;
+  if (text.starts_with("list:")) {  // of PALS
+    text = "mask_gpu:";
+    for (const auto& gpus : binding.lists) {
+      uint64_t mask = 0;
+      for (const int gpu : gpus) mask |= uint64_t{1} << gpu;
+      char number[32];
+      snprintf(number, sizeof number, "0x%llx", static_cast<unsigned long long>(mask));
+      text += (text.ends_with(':') ? "" : ",") + std::string(number);
+    }
+  }
+  words.push_back("--gpu-bind=" + std::string(options.report_bindings ? "verbose," : "") + text);
   return words;
 }
 
@@ -149,6 +187,9 @@ Result<LauncherCommand> plan_srun(const Options& options, const Launchers& launc
   if (options.bind_to == BindTo::core) to.argv.push_back("--cpu-bind=verbose,cores");
   if (options.bind_to == BindTo::none) to.argv.push_back("--cpu-bind=none");
   if (options.bind_to == BindTo::share && options.report_bindings) to.argv.push_back("--cpu-bind=verbose");
+  auto gpus = srun_gpus(options);
+  if (!gpus) return std::move(gpus).error();
+  append(to.argv, *gpus);
   if (options.labels != Labels::none) to.argv.push_back("--label");
   const std::string& directory = options.programs.front().directory;
   for (const Program& program : options.programs)
@@ -253,9 +294,14 @@ Error not_found_error(const std::string& name) {
                                       (name == "slurm" ? ", or no Slurm allocation (salloc, sbatch)" : ""));
 }
 
+bool uses_srun(const Options& options, const Launchers& launchers) {
+  return options.launcher == Launcher::automatic ? !launchers.srun.empty()
+                                                 : options.launcher == Launcher::slurm;
+}
+
 Result<LauncherCommand> plan_for(const Options& options, const Launchers& launchers, const Words& forwarded) {
   const bool any = options.launcher == Launcher::automatic;
-  if (any ? !launchers.srun.empty() : options.launcher == Launcher::slurm)
+  if (uses_srun(options, launchers))
     return launchers.srun.empty() ? Result<LauncherCommand>(not_found_error("slurm"))
                                   : plan_srun(options, launchers);
   if (any ? !launchers.prterun.empty() : options.launcher == Launcher::prrte)
@@ -281,6 +327,7 @@ Result<LauncherCommand> plan_external_launcher(const Options& given, const Launc
                                                const std::vector<std::string>& forwarded) {
   Options options = given;
   for (Program& program : options.programs) prepend_library_path(program, library_directory);
+  if (!uses_srun(options, launchers)) assign_gpus_on_hosts(options, library_directory);
   auto planned = plan_for(options, launchers, forwarded);
   if (!planned || options.timeout <= 0) return planned;
   Words timed = {"timeout", "--kill-after=5",

@@ -322,6 +322,7 @@ void Job::on_signal(int signal) {
 void Job::on_abort(int process, int code, const std::string& message) {
   World& world = *world_of(process);
   Failure failure = describe_abort(world.text_of(process), code, message);
+  failure.text += gpu_hint_of(world, process);
   // In a job that continues, a spawned job ends alone: its parents may have died before it has reached them.
   if (!continue_on_failure_ || world.number == 0) return fail(std::move(failure));
   if (!failure_) failure_ = std::move(failure);
@@ -338,7 +339,14 @@ Failure Job::failure_of(const World& world, int process, int status) const {
     return {kLostOutputExitCode, "", false};
   const auto rank = static_cast<size_t>(process - world.first);
   const std::string directory = world.plans.empty() ? "" : world.plans[rank].directory;
-  return describe_exit(world.text_of(process), world.ranks[rank].pid, status, directory);
+  Failure failure = describe_exit(world.text_of(process), world.ranks[rank].pid, status, directory);
+  if (!WIFSIGNALED(status) || WTERMSIG(status) == SIGABRT) failure.text += gpu_hint_of(world, process);
+  return failure;
+}
+
+std::string Job::gpu_hint_of(const World& world, int process) {
+  const auto rank = static_cast<size_t>(process - world.first);
+  return world.plans.empty() ? std::string() : gpu_hint(world.plans[rank], rank);
 }
 
 void Job::fail(Failure failure) {

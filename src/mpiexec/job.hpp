@@ -91,12 +91,13 @@ class Job final : private WorldListener {
   void publish_worlds() const;
   /// Watches the sockets of published names.
   void watch_names();
-  [[nodiscard]] std::set<int> busy_cpus() const;
+  [[nodiscard]] Busy busy() const;
   /// The world of a process; null: it has ended.
   [[nodiscard]] World* world_of(int process);
   [[nodiscard]] World& first_world() { return *worlds_.front(); }
   /// Describes the failure of a process that exited with the wait status `status`.
   [[nodiscard]] Failure failure_of(const World& world, int process, int status) const;
+  [[nodiscard]] static std::string gpu_hint_of(const World& world, int process);
   /// Records the first failure and terminates the job. Later failures are consequences and are ignored.
   void fail(Failure failure);
   /// Handles the failure of one rank, which ends the job unless it shall continue (--continue-on-failure).

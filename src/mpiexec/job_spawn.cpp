@@ -40,7 +40,7 @@ void Job::on_spawn(int process, launch::SpawnRequest request, launch::Values val
 
 Status Job::start_world(int requester, const launch::SpawnRequest& request, launch::Values values) {
   const std::string id = unique_job_id();
-  auto plans = plan_spawned(request, id, defaults_, busy_cpus());
+  auto plans = plan_spawned(request, id, defaults_, busy());
   if (!plans) return std::move(plans).error();
   const int processes = static_cast<int>(plans->size());
   auto channels = open_later_channels(processes);
@@ -66,12 +66,18 @@ Status Job::start_world(int requester, const launch::SpawnRequest& request, laun
   return {};
 }
 
-std::set<int> Job::busy_cpus() const {
-  std::set<int> busy;
+Busy Job::busy() const {
+  Busy busy;
   for (const auto& world : worlds_)
-    for (size_t rank = 0; rank < world->plans.size(); ++rank)
-      if (!world->ranks[rank].exited)
-        busy.insert(world->plans[rank].cpus.begin(), world->plans[rank].cpus.end());
+    for (size_t rank = 0; rank < world->plans.size(); ++rank) {
+      if (world->ranks[rank].exited) continue;
+      const RankPlan& plan = world->plans[rank];
+      busy.cpus.insert(plan.cpus.begin(), plan.cpus.end());
+      for (const size_t gpu : plan.gpus) {
+        busy.gpus.resize(std::max(busy.gpus.size(), gpu + 1));
+        ++busy.gpus[gpu];
+      }
+    }
   return busy;
 }
 

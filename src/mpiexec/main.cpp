@@ -18,6 +18,7 @@
 #include "launch/environment.hpp"
 #include "mpiexec/binding.hpp"
 #include "mpiexec/external_launcher.hpp"
+#include "mpiexec/gpu_exec.hpp"
 #include "mpiexec/input.hpp"
 #include "mpiexec/job.hpp"
 #include "mpiexec/labels.hpp"
@@ -86,7 +87,7 @@ Result<std::vector<int>> cpus_for_ranks(const Options& options) {
 int start(const Options& options, char** argv, char** environment) {
   auto cpus = cpus_for_ranks(options);
   if (!cpus) return print_error(cpus.error(), kUsageExitCode);
-  auto bindings = plan_bindings(options, read_topology("/sys", *cpus), std::getenv("CUDA_VISIBLE_DEVICES"));
+  auto bindings = plan_bindings(options, read_topology({}, *cpus), gpu_variables());
   if (!bindings) return print_error(bindings.error(), kUsageExitCode);
   if (options.report_bindings || options.do_not_launch)
     for (size_t rank = 0; rank < bindings->size(); ++rank)
@@ -170,6 +171,8 @@ int run(int argc, char** argv, char** environment) {
   }
   if (arguments.size() == 2 && arguments[0] == "--serve") return serve(arguments[1], argv, environment);
   if (arguments.size() == 1 && arguments[0] == "--help-other-options") return print(other_options_text());
+  if (!arguments.empty() && arguments[0] == kGpuExec)
+    return print_error(exec_with_gpus({arguments.begin() + 1, arguments.end()}), kRefusedExitCode);
   const auto from_environment = options_from_environment(environment);
   arguments.insert(arguments.begin(), from_environment.begin(), from_environment.end());
   auto options = parse_options(arguments);

@@ -245,6 +245,7 @@ Result<Options> parse_options(const std::vector<std::string>& given) {
                                 std::to_string(state.options.ranks()) + " processes");
   for (Program& program : state.options.programs)
     program.variables.insert(program.variables.begin(), state.variables.begin(), state.variables.end());
+  WEFT_TRY(check_gpu_variables(state.options));
   if (!state.options.no_notes)
     state.options.warnings.insert(state.options.warnings.end(), state.notes.begin(), state.notes.end());
   if (state.options.continue_on_failure)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "mpiexec/gpu_bind.hpp"
 #include "mpiexec/hosts.hpp"
 
 namespace weft::mpiexec {
@@ -52,6 +53,8 @@ struct Options {
   bool hardware_threads = false;  ///< each hardware thread counts as a core
   std::vector<int> cpus;          ///< CPUs for the ranks; empty: all that mpiexec may use
   std::string rankfile;           ///< file with the cores of each rank; empty: none
+  GpuBinding gpu_bind;            ///< GPUs that each rank sees
+  int gpus_per_task = 0;          ///< GPUs of each rank; 0: unspecified
   int input_rank = 0;             ///< rank that reads the standard input; negative: none
   bool merge_output = false;      ///< the ranks' standard error goes to standard output
   Labels labels = Labels::none;

@@ -11,7 +11,7 @@ constexpr const char* kChosen = "Weft chooses paths and algorithms itself (weft 
 constexpr const char* kDebugger =
     "start the debugger as the program: mpiexec -n 2 xterm -e gdb --args ./program";
 constexpr const char* kGpus =
-    "the program chooses its GPU, by LOCAL_RANK; --map-by gpu gives it the cores next to the GPU";
+    "the job may use the GPUs of CUDA_VISIBLE_DEVICES, else all of the host; --gpu-bind single assigns them";
 constexpr const char* kBuffering =
     "output appears when it is written; stdbuf -oL changes the program's own buffer";
 constexpr const char* kShared = "the program is read from the file system of each host";
@@ -68,8 +68,14 @@ const std::vector<Rule>& other_rules() {
       {"arch", 1, nullptr, nullptr, "name the hosts: --host a,b"},
       {"file", 1, nullptr, nullptr, "use -configfile FILE, with the options of one program in each line"},
       {"gpus-per-proc", 1, "auto", "", kGpus},
-      {"gpus-per-proc gpus-per-task gpus-per-node gpus gpu-bind accel-bind ntasks-per-gpu", 1, nullptr,
-       nullptr, kGpus},
+      {"gpus-per-proc", 1, nullptr, "--gpus-per-task %1", ""},
+      {"gpu-subdevs-per-proc", 1, "auto", "", kGpus},
+      {"gpu-subdevs-per-proc", 1, nullptr, nullptr,
+       "name the MIG instances in CUDA_VISIBLE_DEVICES, and use --gpu-bind single"},
+      {"ntasks-per-gpu", 1, nullptr, "--gpu-bind single:%1", ""},
+      {"accel-bind", 1, "g", "--gpu-bind closest", ""},
+      {"accel-bind", 1, nullptr, nullptr, "use --gpu-bind closest"},
+      {"gpus-per-node gpus G", 1, nullptr, nullptr, kGpus},
       {"gpu-support", 1, "false", "--x-all WEFT_CUDA=off", ""},
       {"gpu-support", 1, "0", "--x-all WEFT_CUDA=off", ""},
       {"gpu-support", 1, nullptr, "", "GPU buffers work without it"},

@@ -97,6 +97,15 @@ void set_rank_variables(Variables& variables, int rank, int ranks, const std::st
   for (const char* name : {"PMI_FD", launch::pmi::kAddressVariable}) variables.erase(name);  // see spawn()
 }
 
+/// Shows a rank only its GPUs. Numbers that mpiexec has chosen count in PCI order.
+void set_gpu_variables(Variables& variables, const Binding& binding) {
+  if (binding.gpus.empty()) return;
+  if (!variables.contains("CUDA_VISIBLE_DEVICES")) variables.emplace("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+  std::string list;
+  for (const std::string& gpu : binding.gpus) list += (list.empty() ? "" : ",") + gpu;
+  variables["CUDA_VISIBLE_DEVICES"] = list;
+}
+
 Error descriptor_error(const char* what) {
   return Error(Errc::other, std::string("cannot open a ") + what + " for the ranks (" + std::strerror(errno) +
                                 "). Start fewer processes, or raise the limit (ulimit -n).");
@@ -162,13 +171,14 @@ std::vector<RankPlan> plan_ranks(const Options& options, const std::vector<Bindi
                                  const std::string& job_id, const std::string& library_directory,
                                  char** environment) {
   const int ranks = options.ranks();
+  const bool rotates = options.gpu_bind.kind == GpuBind::rotate;
   std::vector<RankPlan> plans;
   for (const Program& program : options.programs) {
     Variables variables = inherited(environment);
     if (const char* terminal = ::ttyname(STDERR_FILENO)) variables["MPIEXEC_TERMINAL"] = terminal;
     for (const auto& [name, value] : program.variables) variables[name] = value;
     const auto number = static_cast<int>(&program - options.programs.data());
-    RankPlan plan{program.argv, {}, program.directory, {}, number};
+    RankPlan plan{program.argv, {}, program.directory, {}, number, {}};
     if (!variables.contains("LD_PRELOAD"))  // which may translate between the binary interfaces
       plan.other_mpi =
           other_mpi_among(read_dynamic(locate_program(program, variables)).needed, library_directory);
@@ -176,9 +186,15 @@ std::vector<RankPlan> plan_ranks(const Options& options, const std::vector<Bindi
     for (int i = 0; i < program.ranks; ++i) {
       const int rank = static_cast<int>(plans.size());
       set_rank_variables(variables, rank, ranks, job_id);
+      Variables of_rank = variables;
+      set_gpu_variables(of_rank, bindings[static_cast<size_t>(rank)]);
       plan.environment.clear();
-      for (const auto& [name, value] : variables) plan.environment.push_back(name + "=" + value);
-      plan.cpus = bindings[static_cast<size_t>(rank)].cpus;
+      for (const auto& [name, value] : of_rank) plan.environment.push_back(name + "=" + value);
+      const Binding& binding = bindings[static_cast<size_t>(rank)];
+      plan.cpus = binding.cpus;
+      plan.gpus = binding.gpu_indices;
+      if (rotates && plan.gpus.size() > 1) plan.gpus.resize(1);
+      plan.visible_gpus = binding.gpus.size();
       plans.push_back(plan);
     }
   }

@@ -16,6 +16,8 @@ struct RankPlan {
   std::string directory;                 ///< empty: the current directory
   std::vector<int> cpus;                 ///< empty: inherited affinity
   int program = 0;                       ///< index in Options::programs
+  std::vector<size_t> gpus{};            ///< visible GPUs of mpiexec that were given to the rank
+  size_t visible_gpus = 0;               ///< GPUs that the rank sees; 0: as many as mpiexec
   std::string other_mpi{};               ///< library of another MPI with which the program is linked
 };
 

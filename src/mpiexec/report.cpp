@@ -103,6 +103,16 @@ Failure describe_abort(const std::string& rank, int code, const std::string& mes
       true};
 }
 
+std::string gpu_hint(const RankPlan& plan, size_t local_rank) {
+  if (plan.visible_gpus == 0 || local_rank < plan.visible_gpus) return {};
+  const std::string number = std::to_string(local_rank);
+  return "\n  If it reported an invalid device ordinal (cudaErrorInvalidDevice): --gpu-bind shows it " +
+         (plan.visible_gpus == 1 ? "one GPU, its device 0"
+                                 : std::to_string(plan.visible_gpus) + " GPUs, its devices from 0") +
+         ", and its local rank is " + number +
+         ". Select device LOCAL_RANK % count of cudaGetDeviceCount, or use --gpu-bind none.";
+}
+
 Failure describe_start_failure(const Event& event, int rank, const RankPlan& plan) {
   const std::string why = std::string(" (") + std::strerror(event.detail) + ").";
   switch (event.value) {

@@ -24,6 +24,9 @@ struct Failure {
 [[nodiscard]] Failure describe_exit(const std::string& rank, pid_t pid, int status,
                                     const std::string& directory);
 [[nodiscard]] Failure describe_abort(const std::string& rank, int code, const std::string& message);
+/// Returns a hint for a failed rank whose local rank is the number of no GPU that it sees; else an empty
+/// text.
+[[nodiscard]] std::string gpu_hint(const RankPlan& plan, size_t local_rank);
 [[nodiscard]] Failure describe_start_failure(const Event& event, int rank, const RankPlan& plan);
 /// Returns the error "cannot ACTION (reason)" of a failed system call of mpiexec. `error`: errno.
 [[nodiscard]] Error system_call_error(const std::string& action, int error);

@@ -85,7 +85,7 @@ Topology without_busy(Topology topology, const std::set<int>& busy, size_t proce
 }  // namespace
 
 Result<std::vector<RankPlan>> plan_spawned(const launch::SpawnRequest& request, const std::string& job_id,
-                                           const SpawnDefaults& defaults, const std::set<int>& busy) {
+                                           const SpawnDefaults& defaults, const Busy& busy) {
   int64_t processes = 0;
   for (const SpawnProgram& spawned : request.programs) processes += spawned.processes;
   if (processes > kMaxRanks)
@@ -104,9 +104,9 @@ Result<std::vector<RankPlan>> plan_spawned(const launch::SpawnRequest& request, 
       if (Status set = set_bind(options, "the info key bind_to", *bind); !set.ok())
         return spawn_error(set.error());
   }
-  const Topology topology =
-      without_busy(read_topology("/sys", launch::allowed_cpus()), busy, static_cast<size_t>(options.ranks()));
-  auto bindings = plan_bindings(options, topology, std::getenv("CUDA_VISIBLE_DEVICES"));
+  const Topology topology = without_busy(read_topology({}, launch::allowed_cpus()), busy.cpus,
+                                         static_cast<size_t>(options.ranks()));
+  auto bindings = plan_bindings(options, topology, gpu_variables(), busy.gpus);
   if (!bindings) return spawn_error(bindings.error());
   auto plans = plan_ranks(options, *bindings, job_id, defaults.library_directory, defaults.environment);
   for (RankPlan& plan : plans) {

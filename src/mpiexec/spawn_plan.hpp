@@ -3,6 +3,7 @@
 // the info keys of MPI 5.0 section 11.8.4 and of other MPIs.
 #pragma once
 #include <set>
+#include <vector>
 
 #include "launch/launch.hpp"
 #include "mpiexec/plan.hpp"
@@ -16,11 +17,16 @@ struct SpawnDefaults {
   char** environment;
 };
 
-/// Returns one plan per process. `busy`: CPUs to which running processes are bound; others are preferred.
+/// CPUs and GPUs of the running processes of the job; others are preferred.
+struct Busy {
+  std::set<int> cpus;
+  std::vector<size_t> gpus;  ///< number of processes of each visible GPU; those after the last have none
+};
+
+/// Returns one plan per process.
 /// Errc::spawn: this mpiexec cannot start the processes as requested.
 [[nodiscard]] Result<std::vector<RankPlan>> plan_spawned(const launch::SpawnRequest& request,
                                                          const std::string& job_id,
-                                                         const SpawnDefaults& defaults,
-                                                         const std::set<int>& busy);
+                                                         const SpawnDefaults& defaults, const Busy& busy);
 
 }  // namespace weft::mpiexec

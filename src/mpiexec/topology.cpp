@@ -2,10 +2,13 @@
 #include "mpiexec/topology.hpp"
 
 #include <dirent.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <tuple>
 
 #include "launch/environment.hpp"
@@ -13,6 +16,8 @@
 namespace weft::mpiexec {
 
 namespace {
+
+constexpr int kMaxMinor = 1 << 20;  // Linux has 20 bits for the minor number of a device
 
 std::optional<int> read_number(const std::string& path) {
   return launch::parse_int(first_line(path), -1, launch::kMaxCpus);
@@ -53,22 +58,70 @@ int read_l3(const std::string& cpu) {
   return -1;
 }
 
-std::vector<Gpu> read_gpus(const std::string& sys) {
+/// Returns the distances of NUMA nodes as the firmware reports them.
+std::map<std::pair<int, int>, int> read_distances(const std::string& sys) {
+  std::vector<std::pair<int, std::string>> rows;
+  const std::string root = sys + "/devices/system/node";
+  for (const std::string& name : list_directory(root))
+    if (name.starts_with("node"))
+      if (const auto node = launch::parse_int(std::string_view(name).substr(4), 0, launch::kMaxCpus))
+        rows.emplace_back(*node, first_line(root + "/" + name + "/distance"));
+  std::sort(rows.begin(), rows.end());  // a row has one number for each node, in this order
+  std::map<std::pair<int, int>, int> distances;
+  for (const auto& [node, row] : rows) {
+    std::istringstream numbers(row);
+    int distance = 0;
+    for (size_t i = 0; i < rows.size() && numbers >> distance; ++i)
+      distances[{node, rows[i].first}] = distance;
+  }
+  return distances;
+}
+
+/// Returns the value of a line "NAME: value" of a file; empty if there is none.
+std::string value_in_file(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(name + ":")) continue;
+    const size_t begin = line.find_first_not_of(" \t", name.size() + 1);
+    return begin == line.npos ? "" : line.substr(begin, line.find_last_not_of(" \t") + 1 - begin);
+  }
+  return {};
+}
+
+/// Completes a GPU from the files of the driver. Returns false if this process may not use it.
+bool read_driver_files(Gpu& gpu, const SystemFolders& folders) {
+  const std::string file = folders.nvidia + "/gpus/" + gpu.address + "/information";
+  if (::access(file.c_str(), R_OK) != 0) return false;
+  gpu.uuid = value_in_file(file, "GPU UUID");
+  const auto minor = launch::parse_int(value_in_file(file, "Device Minor"), 0, kMaxMinor);
+  if (!minor) return true;
+  const std::string number = std::to_string(*minor);
+  for (const std::string& name : list_directory(folders.nvidia + "/capabilities/gpu" + number + "/mig"))
+    gpu.mig |= name.starts_with("gi");
+  // access() asks the device controller of the cgroup, too, and does not wake the GPU as open() does.
+  return ::access((folders.devices + "/nvidia" + number).c_str(), R_OK | W_OK) == 0;
+}
+
+std::vector<Gpu> read_gpus(const SystemFolders& folders) {
   std::vector<Gpu> gpus;
-  const std::string root = sys + "/bus/pci/devices";
+  const std::string root = folders.sys + "/bus/pci/devices";
+  const bool has_driver_files = !list_directory(folders.nvidia + "/gpus").empty();
   for (const std::string& address : list_directory(root)) {
     const std::string device = root + "/" + address;
     if (first_line(device + "/vendor") != "0x10de") continue;
     const std::string kind = first_line(device + "/class");
     if (!kind.starts_with("0x0300") && !kind.starts_with("0x0302")) continue;  // display or 3D controller
-    gpus.push_back({address, read_number(device + "/numa_node").value_or(-1)});
+    Gpu gpu{address, read_number(device + "/numa_node").value_or(-1)};
+    gpu.model = first_line(device + "/device");
+    if (!has_driver_files || read_driver_files(gpu, folders)) gpus.push_back(std::move(gpu));
   }
   return gpus;
 }
 
 }  // namespace
 
-Topology read_topology(const std::string& sys, const std::vector<int>& allowed) {
+Topology read_topology(const SystemFolders& folders, const std::vector<int>& allowed) {
+  const std::string& sys = folders.sys;
   Topology topology;
   const auto node_of_cpu = read_numa_nodes(sys);
   std::map<std::tuple<int, int, int>, Core> cores;  // key: node, package, core number
@@ -87,13 +140,15 @@ Topology read_topology(const std::string& sys, const std::vector<int>& allowed) 
     core.cpus.push_back(cpu);
   }
   for (auto& [key, core] : cores) topology.cores.push_back(std::move(core));
-  topology.gpus = read_gpus(sys);
+  topology.gpus = read_gpus(folders);
+  topology.distances = read_distances(sys);
   return topology;
 }
 
 Topology split_threads(const Topology& topology) {
   Topology split;
   split.gpus = topology.gpus;
+  split.distances = topology.distances;
   for (const Core& core : topology.cores)
     for (const int cpu : core.cpus) {
       split.cores.push_back(core);

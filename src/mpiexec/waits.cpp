@@ -112,6 +112,22 @@ bool read_record(const Memory& memory, uint64_t offset, Record& record) {
   return false;
 }
 
+void read_used_gpus(const wait_table::Gpus& gpus, RankState& state) {
+  if (gpus.known.load() == 0) return;
+  state.visible_gpus = static_cast<int>(std::min<uint32_t>(gpus.visible, wait_table::kMaxGpus));
+  for (int i = 0; i < state.visible_gpus; ++i) {
+    if ((gpus.used.load() >> i & 1) == 0) continue;
+    std::string uuid = "GPU-";
+    for (size_t byte = 0; byte < sizeof gpus.gpu[i].uuid; ++byte) {
+      char text[4];
+      snprintf(text, sizeof text, "%02x", gpus.gpu[i].uuid[byte]);
+      if (byte == 4 || byte == 6 || byte == 8 || byte == 10) uuid += '-';
+      uuid += text;
+    }
+    state.gpus.push_back({i, uuid, text_of(gpus.gpu[i].pci)});
+  }
+}
+
 RankState state_of(const Table& table, const Memory& memory, uint64_t offset, uint64_t shortest) {
   RankState state;
   state.rank = table.rank;
@@ -122,6 +138,7 @@ RankState state_of(const Table& table, const Memory& memory, uint64_t offset, ui
   if (state.threaded) state.threads = threads_of(state.pid);
   state.process_state = state_of(state.pid);
   state.last_call = string_at(state.pid, table.call.load() & ~wait_table::kReturned);
+  read_used_gpus(table.gpus, state);
   if (table.activity() == table.observed.load()) state.seconds = seconds_since(table.observed_ns.load());
   for (int i = 0; i < wait_table::kRecords; ++i) {
     auto record = std::make_unique<Record>();

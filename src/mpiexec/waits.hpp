@@ -56,6 +56,13 @@ struct RankState {
   std::string last_call;     ///< last MPI function called; empty: unknown
   double seconds = -1;       ///< outside: since the last call; negative: unknown
   std::vector<Wait> waits;
+  /// A GPU that the rank has used in MPI calls.
+  struct UsedGpu {
+    int number;  ///< device in the rank
+    std::string uuid, pci;
+  };
+  std::vector<UsedGpu> gpus;
+  int visible_gpus = 0;  ///< GPUs that the rank sees; 0 for a rank that has used none
 
   /// Returns true if a thread that does not wait may call MPI.
   [[nodiscard]] bool may_go_on() const;

@@ -8,10 +8,12 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "base/counter_table.hpp"
+#include "mpiexec/gpus.hpp"
 #include "mpiexec/processes.hpp"
 
 namespace weft::mpiexec {
@@ -145,7 +147,7 @@ class Watch {
         text += (text.back() == '{' ? "\"" : ", \"") + name_of(cause) + "\": " + share(seconds);
       auto& counters = counters_[rank.pid];
       if (counters == nullptr) counters = std::make_unique<Counters>(rank.pid);
-      text += "}, \"counters\": " + counters->to_json() + "}";
+      text += "}, \"gpus\": " + gpus_of(rank) + ", \"counters\": " + counters->to_json() + "}";
     }
     text += "], \"conclusions\": [";
     for (const std::string& conclusion : conclusions(lasting(total_)))
@@ -156,6 +158,23 @@ class Watch {
   }
 
  private:
+  /// The GPUs that a rank uses, with their distances from the CPUs on which it may run; -1: unknown.
+  [[nodiscard]] std::string gpus_of(const RankState& rank) {
+    if (rank.gpus.empty()) return "[]";
+    if (!topology_) topology_ = read_topology({}, allowed_cpus());
+    std::string text = "[";
+    for (const RankState::UsedGpu& used : rank.gpus) {
+      VisibleGpu gpu{std::to_string(used.number)};
+      for (const Gpu& known : topology_->gpus)
+        if (known.address == used.pci) gpu.gpu = known;
+      const int distance = gpu_distances({gpu}, *topology_, launch::allowed_cpus(rank.pid))[0];
+      text += (text.size() > 1 ? ", " : "") + std::string("{\"number\": ") + gpu.entry +
+              ", \"uuid\": " + json_text(used.uuid) + ", \"pci\": " + json_text(used.pci) +
+              ", \"visible\": " + std::to_string(rank.visible_gpus) +
+              ", \"numa_distance\": " + std::to_string(distance) + "}";
+    }
+    return text + "]";
+  }
   /// The job without waits that have begun in the last `seconds`.
   [[nodiscard]] JobState lasting(double seconds) const {
     JobState job = state_;
@@ -168,6 +187,7 @@ class Watch {
   JobState state_;
   std::map<int, Shares> shares_;
   std::map<pid_t, std::unique_ptr<Counters>> counters_;
+  std::optional<Topology> topology_;
   double total_ = 0;
 };
 

@@ -42,7 +42,10 @@ class Host {
   [[nodiscard]] Topology read() const {
     std::vector<int> all(16);
     for (int cpu = 0; cpu < 16; ++cpu) all[static_cast<size_t>(cpu)] = cpu;
-    return read_topology(root_, all);
+    return read(all);
+  }
+  [[nodiscard]] Topology read(const std::vector<int>& cpus) const {
+    return read_topology({root_, root_ + "/nvidia", root_ + "/dev"}, cpus);
   }
   [[nodiscard]] const std::string& root() const { return root_; }
 
@@ -66,7 +69,7 @@ Options make_options(int ranks, BindTo bind_to = BindTo::share, MapBy map_by = M
 
 /// Returns the CPU lists of all ranks, separated by blanks; "-": not bound.
 std::string plan(const Options& options, const Topology& topology, const char* visible = nullptr) {
-  auto bindings = plan_bindings(options, topology, visible);
+  auto bindings = plan_bindings(options, topology, {visible, nullptr});
   if (!bindings) return bindings.error().message();
   std::string text;
   for (const Binding& binding : *bindings)
@@ -87,7 +90,7 @@ TEST(Topology, ReadsCoresAndGpus) {
 
 TEST(Topology, OnlyAllowedCpusAreUsed) {
   const Host host;
-  const Topology topology = read_topology(host.root(), {1, 5, 13});
+  const Topology topology = host.read({1, 5, 13});
   ASSERT_EQ(topology.cores.size(), 2U);
   EXPECT_EQ(topology.cores[0].cpus, (std::vector<int>{1}));
   EXPECT_EQ(topology.cores[1].cpus, (std::vector<int>{5, 13}));
@@ -141,8 +144,9 @@ TEST(Binding, NearestToTheGpu) {
   EXPECT_EQ(plan(make_options(2, BindTo::share, MapBy::gpu), topology, "3,0"), "4-7,12-15 0-3,8-11");
   EXPECT_EQ(plan(make_options(2, BindTo::core, MapBy::gpu), topology, "2"), "4,12 5,13");
   EXPECT_EQ(plan(make_options(2, BindTo::none, MapBy::gpu), topology), "- -");
-  EXPECT_NE(plan(make_options(1, BindTo::share, MapBy::gpu), topology, "GPU-12ab").find("GPU-12ab"),
-            std::string::npos);
+  EXPECT_NE(
+      plan(make_options(1, BindTo::share, MapBy::gpu), topology, "7").find("'7' is no GPU of this host"),
+      std::string::npos);
   EXPECT_NE(plan(make_options(1, BindTo::share, MapBy::gpu), topology, "").find("no visible"),
             std::string::npos);
   Topology without = topology;

@@ -50,6 +50,7 @@ std::string describe(const Options& options) {
   if (options.hardware_threads) text += " threads";
   if (!options.cpus.empty()) text += " cpus=" + format_cpu_list(options.cpus);
   if (!options.rankfile.empty()) text += " rankfile=" + options.rankfile;
+  if (const GpuBinding gpus = gpu_binding(options); gpus.kind != GpuBind::unset) text += " gpus=" + gpus.text;
   if (options.input_rank != 0) text += " stdin=" + std::to_string(options.input_rank);
   if (options.merge_output) text += " merge";
   if (!options.output_file.empty()) text += " out=" + options.output_file;

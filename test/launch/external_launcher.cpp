@@ -176,6 +176,27 @@ TEST(Placement, IsTranslated) {
         << option;
 }
 
+TEST(GpuBind, ByTheLauncherOfTheHosts) {
+  const auto srun = [](const std::string& options) {
+    const std::string line = command("--launcher slurm -n 4 " + options + " p", all_launchers());
+    const size_t at = line.find("--gpu");
+    return at == line.npos ? line : line.substr(at);
+  };
+  EXPECT_EQ(srun("--gpus-per-task 1"), "--gpus-per-task=1 p");
+  EXPECT_EQ(srun("--gpu-bind single"), "--gpu-bind=single:1 p");
+  EXPECT_EQ(srun("--gpu-bind verbose,map_gpu:0*2,1"), "--gpu-bind=verbose,map_gpu:0*2,1 p");
+  EXPECT_EQ(srun("--gpu-bind list:0:2-3"), "--gpu-bind=mask_gpu:0x1,0xc p");
+  EXPECT_EQ(srun("--gpu-bind none --gpus-per-task 2"), "--gpus-per-task=2 --gpu-bind=none p");
+  EXPECT_NE(srun("--gpu-bind rotate").find("use --gpu-bind single"), std::string::npos);
+  const std::string hydra = command("--hosts a -n 2 -x K=v --gpu-bind rotate p : -n 1 q", only_hydra());
+  EXPECT_NE(hydra.find("-n 2 env K=v mpiexec --gpu-exec rotate p : -n 1 mpiexec --gpu-exec rotate q"),
+            hydra.npos)
+      << hydra;
+  const std::string prterun = command("--hosts a --report-bindings --gpus-per-task 1 p", without_slurm());
+  EXPECT_NE(prterun.find("mpiexec --gpu-exec verbose,per_task:1 p"), prterun.npos) << prterun;
+  EXPECT_EQ(command("--hosts a --gpu-bind none p", only_hydra()).find("--gpu-exec"), std::string::npos);
+}
+
 TEST(ContinueOnFailure, IsPassedOn) {
   constexpr const char* kVariable = "env WEFT_LAUNCH_CONTINUE_ON_FAILURE=on p";
   const std::string srun = command("--hosts a --continue-on-failure p", all_launchers());

@@ -93,12 +93,16 @@ class Tree {
   std::string root_;
 };
 
+Topology tree_topology(const Machine& machine) {
+  const Tree tree(machine);
+  return read_topology({tree.root(), tree.root() + "/nvidia", tree.root() + "/dev"}, machine.cpus());
+}
+
 /// All machines with their topologies.
 const std::vector<std::pair<Machine, Topology>>& topologies() {
   static const auto kAll = [] {
     std::vector<std::pair<Machine, Topology>> all;
-    for (const Machine& machine : machines())
-      all.emplace_back(machine, read_topology(Tree(machine).root(), machine.cpus()));
+    for (const Machine& machine : machines()) all.emplace_back(machine, tree_topology(machine));
     return all;
   }();
   return kAll;
@@ -110,7 +114,7 @@ std::vector<Cpus> bound(const Topology& topology, size_t ranks, BindTo bind_to, 
   options.programs.push_back(Program{static_cast<int>(ranks), {"a"}, {}, ""});
   options.bind_to = bind_to;
   options.map_by = map_by;
-  const auto bindings = plan_bindings(options, topology, nullptr);
+  const auto bindings = plan_bindings(options, topology, {});
   std::vector<Cpus> cpus;
   EXPECT_TRUE(bindings) << (bindings ? "" : bindings.error().message());
   if (!bindings) return cpus;

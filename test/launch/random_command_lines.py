@@ -58,8 +58,8 @@ class RandomCommandLines(unittest.TestCase):
         )  # fmt: skip
         if expected.startswith("! ") or done.returncode == 2:
             self.assertEqual((done.returncode, done.stdout), (2, ""))
-            # Bindings are refused on a machine that has too few cores for them, and on simulated hosts.
-            cause = re.escape(expected[2:]) if expected.startswith("! ") else "cores|simulated host"
+            # Bindings are refused on a machine that has too few cores or GPUs for them, and on simulated hosts.
+            cause = re.escape(expected[2:]) if expected.startswith("! ") else "cores|GPU|simulated host"
             self.assertRegex(done.stderr, cause)
             return
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -27,6 +27,7 @@ constexpr size_t kFlagStride = 64;  // bytes: one cache line per stream
 std::mutex queues_mutex;                                 // serialises additions and close
 std::array<std::atomic<WorkQueue*>, kMaxQueues> queues;  // append-only until close
 std::atomic<size_t> queue_count{0};
+std::atomic<uint64_t> devices_used{0};  // bit n: a queue of device n has been made
 auto& every_queue =
     *new std::vector<std::unique_ptr<WorkQueue>>;  // including destroyed contexts: tickets point into them
 
@@ -192,6 +193,7 @@ Result<WorkQueue*> queue_of(Context context) {
     destroy(*queue);
     return std::move(made).error();
   }
+  if (queue->device >= 0 && queue->device < 64) devices_used.fetch_or(uint64_t{1} << queue->device);
   every_queue.push_back(std::move(queue));
   return every_queue.back().get();
 }
@@ -230,5 +232,7 @@ void give_event(WorkQueue& queue, Event event) {
 namespace weft::device {
 
 void close() { cuda::close_driver(cuda::close_all_queues); }
+
+uint64_t used_devices() { return cuda::devices_used.load(std::memory_order_relaxed); }
 
 }  // namespace weft::device
