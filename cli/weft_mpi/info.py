@@ -5,7 +5,8 @@ import itertools
 import os
 
 from weft_mpi import __version__, children, library, output, prefix
-from weft_mpi.machine import cuda, nvml, pci, system
+from weft_mpi.doctor import cluster
+from weft_mpi.machine import cuda, nvml, pci, rank_gpus, system
 from weft_mpi.output import Refusal
 
 
@@ -46,9 +47,20 @@ def run(arguments):
 
 
 def job():
-    """Returns the components that messages of this job use; None on ranks other than 0."""
-    found = library.job_paths(library.load())
-    return None if found is None else {part.replace(" ", "_"): text for part, text in found}
+    """Returns the components that messages of this job use, and the GPUs of its ranks; None on ranks other than 0."""
+    try:
+        ranks = cluster.Job()
+    except OSError as problem:
+        raise Refusal(str(problem)) from None
+    found = library.paths(ranks.library)
+    places = ranks.gather({"rank": ranks.rank, "gpus": rank_gpus.text()})
+    ranks.end()
+    if places is None:
+        return None
+    facts = {part.replace(" ", "_"): text for part, text in found}
+    if lines := cluster.gpus_by_rank(places):
+        facts["gpus"] = lines
+    return facts
 
 
 def collect():
@@ -152,7 +164,7 @@ def flattened(value, path=""):
 
 def show(facts):
     """Prints the facts as text."""
-    special = ("devices", "device_matrix", "nics", "transports", "networks", "mpi_built_with_cuda_support")
+    special = ("devices", "device_matrix", "gpus", "nics", "transports", "networks", "mpi_built_with_cuda_support")
     for key, value in facts.items():
         if key not in special:
             text = "yes" if value is True else "no" if value is False else value
@@ -161,6 +173,8 @@ def show(facts):
         print(f"{'transport ' + name:16} {about}")
     for about in facts.get("networks", []):
         print(f"{'network':16} {about}")
+    for about in facts.get("gpus", []):
+        print(f"{'GPUs':16} {about}")
     if facts.get("devices"):
         print()
         show_devices(facts)
@@ -175,9 +189,10 @@ def show(facts):
 def show_devices(facts):
     devices = facts["devices"]
     output.table(
-        ["GPU", "name", "PCI", "memory", "capability", "NUMA"],
-        [[device["ordinal"], device["name"], device["pci"], "%.0f GiB" % (device["memory_bytes"] / 2**30),
-          device["compute_capability"], device.get("numa_node")] for device in devices],
+        ["GPU", "name", "PCI", "UUID", "memory", "capability", "NUMA"],
+        [[device["ordinal"], device["name"], device["pci"], rank_gpus.uuid_text(device["uuid"]),
+          "%.0f GiB" % (device["memory_bytes"] / 2**30), device["compute_capability"], device.get("numa_node")]
+         for device in devices],
     )  # fmt: skip
     between = {(row["from"], row["to"]): connection(row, devices[row["from"]]) for row in facts["device_matrix"]}
     adapters = sorted({name for device in devices for name in device.get("nics", {})})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Queries of the library of this prefix, loaded into this process. Only job_paths() initializes MPI.
+# Queries of the library of this prefix, loaded into this process. None initializes MPI.
 from __future__ import annotations
 
 import ctypes
@@ -9,7 +9,6 @@ from weft_mpi import prefix
 from weft_mpi.output import Refusal
 
 MAX_LIBRARY_VERSION = 8192  # MPI_MAX_LIBRARY_VERSION_STRING of the standard ABI
-COMM_WORLD = 257  # MPI_COMM_WORLD of the standard ABI
 FIELDS = ("variable", "value", "default", "origin", "level", "range", "help", "change_when")
 
 
@@ -50,16 +49,6 @@ def paths(library: ctypes.CDLL) -> list[tuple[str, ...]]:
     text = ctypes.create_string_buffer(length.value + 200)
     library.MPIX_Describe_paths(text, len(text), None)
     return [tuple(line.split("\t", 1)) for line in text.value.decode(errors="replace").splitlines() if "\t" in line]
-
-
-def job_paths(library: ctypes.CDLL) -> list[tuple[str, ...]] | None:
-    """Returns paths() within the launcher's job of this process; None on ranks other than 0."""
-    rank = ctypes.c_int()
-    library.MPI_Init(None, None)
-    library.MPI_Comm_rank(ctypes.c_void_p(COMM_WORLD), ctypes.byref(rank))
-    found = paths(library)
-    library.MPI_Finalize()
-    return found if rank.value == 0 else None
 
 
 def version_text(library: ctypes.CDLL) -> str:

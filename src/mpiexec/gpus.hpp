@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// GPUs: those that the ranks may use, and the assignment of --gpu-bind. No CUDA call: the GPUs come from
-// sysfs, the files of NVIDIA's driver and CUDA_VISIBLE_DEVICES.
+// GPUs: the visible ones, and the assignment of --gpu-bind. No CUDA call: the GPUs come from sysfs, the files
+// of NVIDIA's driver and CUDA_VISIBLE_DEVICES.
 #pragma once
 #include <string>
 #include <vector>

@@ -7,6 +7,7 @@ from test_doctor import PREFIX, by_check, script
 from weft_mpi import library, output
 from weft_mpi.doctor import cluster, host, other
 from weft_mpi.doctor.finding import BROKEN, OK, SLOW, UNCHECKED, Finding, worst
+from weft_mpi.machine import rank_gpus
 
 
 def nodes():
@@ -23,9 +24,31 @@ def test_merge():
 
 
 def test_agreement():
-    one = {"node": "n", "boot": "b", "pid": "1", "ipc": "1", "visible": None}
+    one = {"node": "n", "boot": "b", "pid": "1", "ipc": "1", "visible": None, "rank": 0, "gpus": None}
     assert {finding.status for finding in cluster.agreement([one, one])} == {OK}
     assert {finding.status for finding in cluster.agreement([one, {**one, "pid": "2", "visible": "1"}])} == {BROKEN}
+
+
+def test_gpus_of_the_ranks():
+    places = [{"rank": rank, "gpus": text} for rank, text in enumerate(["GPU 0: a", "GPU 0: b", "GPU 0: a", None])]
+    assert cluster.gpus_by_rank(places) == ["rank 0, 2: GPU 0: a", "rank 1: GPU 0: b"]
+
+
+def test_gpus_of_a_rank(monkeypatch, emulated, machine):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {1})
+    for node, cpulist in enumerate(("0", "1-2,4")):
+        machine.write(f"/sys/devices/system/node/node{node}/cpulist", cpulist)
+        machine.write(f"/sys/devices/system/node/node{node}/distance", "10 21" if node == 0 else "21 10")
+    address = rank_gpus.cuda.open_driver()[0].devices()[0]["pci"]
+    machine.gpu(f"pci0000:00/{address}", numa=0)
+    machine.gpu("pci0000:00/0000:77:00.0", numa=0)
+    machine.gpu("pci0000:00/0000:78:00.0", numa=0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    shown = rank_gpus.text()
+    assert shown.startswith(f"GPU 0: {address} (GPU-656d756c-6174-6564-2047-505520202030, NUMA distance 21"), shown
+    assert shown.endswith("; 2 hidden")
+    assert rank_gpus.numa_distance("0000:79:00.0", {1}) is None
+    assert rank_gpus.numbers("0-2,7") == {0, 1, 2, 7} and rank_gpus.numbers(None) == set()
 
 
 class MockJob:

@@ -9,7 +9,7 @@ import socket
 
 from weft_mpi import library
 from weft_mpi.doctor.finding import ORDER, Finding, broken, ok
-from weft_mpi.machine import files
+from weft_mpi.machine import files, rank_gpus
 
 SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
@@ -84,13 +84,14 @@ def node_of_rank():
         "pid": files.link("/proc/self/ns/pid"),
         "ipc": files.link("/proc/self/ns/ipc"),
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "gpus": rank_gpus.text(),
     }
 
 
 def survey(job, local_checks):
     """Returns {node: findings} on rank 0, including inconsistencies between ranks of a node; None on other ranks.
     `local_checks()` runs on the first rank of each node."""
-    places = job.share(job.gather(node_of_rank()))
+    places = job.share(job.gather({**node_of_rank(), "rank": job.rank}))
     mine = places[job.rank]["boot"], places[job.rank]["node"]
     first = next(at for at, other in enumerate(places) if (other["boot"], other["node"]) == mine)
     findings = [list(finding) for finding in local_checks()] if first == job.rank else None
@@ -110,7 +111,7 @@ def unused(name, nodes):
 
 
 def agreement(places):
-    """Yields findings about the properties that all ranks of one node must share."""
+    """Yields findings about the properties that all ranks of one node must share, and about their GPUs."""
     if len({(p["pid"], p["ipc"]) for p in places}) > 1:
         yield broken("namespaces of the ranks", f"{len(places)} ranks are in different PID or IPC namespaces",
                      "use one container for all ranks of a node, or --pid=host --ipc=host")  # fmt: skip
@@ -123,6 +124,16 @@ def agreement(places):
                      "show all GPUs to all ranks of a node (srun --gpu-bind=none); select by LOCAL_RANK")  # fmt: skip
     else:
         yield ok("devices of the ranks", "CUDA_VISIBLE_DEVICES: %s" % (places[0]["visible"] or "not set"))
+    if lines := gpus_by_rank(places):
+        yield ok("GPUs of the ranks", "; ".join(lines))
+
+
+def gpus_by_rank(places):
+    """Returns a line for all ranks that see the same GPUs at the same distance."""
+    ranks = collections.defaultdict(list)
+    for place in places:
+        ranks[place["gpus"]].append(str(place["rank"]))
+    return [f"rank {', '.join(same)}: {text}" for text, same in ranks.items() if text]
 
 
 def merge(nodes):
