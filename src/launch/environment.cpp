@@ -16,8 +16,9 @@ namespace {
 constexpr std::string_view kJobPrefixes[] = {"PMI_", "PMI2_", "PMIX_", "HYDI_"};
 // Of Slurm's variables this one alone says that there are several processes; the others remain for srun and
 // user scripts.
-constexpr std::string_view kJobVariables[] = {"WEFT_JOB_ID", "WEFT_JOB_PARENT", "WEFT_JOB_SOCKET",
-                                              "WEFT_LAUNCH_CONTINUE_ON_FAILURE", "SLURM_STEP_NUM_TASKS"};
+constexpr std::string_view kJobVariables[] = {"WEFT_JOB_ID",          "WEFT_JOB_PARENT",
+                                              "WEFT_JOB_SOCKET",      "WEFT_LAUNCH_CONTINUE_ON_FAILURE",
+                                              "WEFT_LAUNCH_GPU_BIND", "SLURM_STEP_NUM_TASKS"};
 // Read by user code, also after MPI_Init, to choose a GPU.
 constexpr std::string_view kRankPrefixes[] = {"OMPI_COMM_WORLD_"};
 constexpr std::string_view kRankVariables[] = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "LOCAL_RANK"};

@@ -232,6 +232,7 @@ Result<LauncherCommand> plan_prterun(const Options& options, const Launchers& la
   LauncherCommand to{"prterun", {launchers.prterun}, {}, {}};
   if (const std::string prefix = prefix_of(launchers.prterun); !prefix.empty())
     append(to.argv, {"--prefix", prefix});
+  if (gpu_binding(options).assigns()) append(to.argv, {"--personality", "ompi"});  // sets the local rank
   append(to.argv, {"--host", *hosts});
   append(to.argv, {"--map-by", prterun_mapping(options)});
   // prterun's default binds each rank to one core; it has no equivalent of Weft's default (equal shares).

@@ -27,7 +27,7 @@ Result<LocalRank> local_rank(const launch::Lookup& lookup) {
   }
   return Error(Errc::unsupported,
                "--gpu-bind: the launcher of this process sets no local rank (OMPI_COMM_WORLD_LOCAL_RANK, "
-               "MPI_LOCALRANKID). Start the job with mpirun of Open MPI, Hydra or srun.");
+               "MPI_LOCALRANKID). prterun sets it with --personality ompi.");
 }
 
 Result<std::vector<std::string>> gpus_of_rank(const std::string& value, const LocalRank& local,
@@ -68,6 +68,7 @@ Error exec_with_gpus(const std::vector<std::string>& words) {
     for (const std::string& entry : *entries) list += (list.empty() ? "" : ",") + entry;
     if (variables.visible == nullptr) ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
     ::setenv("CUDA_VISIBLE_DEVICES", list.c_str(), 1);
+    if (words[0].ends_with("rotate")) ::setenv("WEFT_LAUNCH_GPU_BIND", "rotate", 1);
   }
   std::vector<std::string> program(words.begin() + 1, words.end());
   std::vector<char*> argv;

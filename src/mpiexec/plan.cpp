@@ -97,9 +97,11 @@ void set_rank_variables(Variables& variables, int rank, int ranks, const std::st
   for (const char* name : {"PMI_FD", launch::pmi::kAddressVariable}) variables.erase(name);  // see spawn()
 }
 
-/// Shows a rank only its GPUs. Numbers that mpiexec has chosen count in PCI order.
-void set_gpu_variables(Variables& variables, const Binding& binding) {
+/// Shows a rank only its GPUs. Numbers that mpiexec has chosen count in PCI order. `rotates`: the library
+/// checks that the rank uses its device 0.
+void set_gpu_variables(Variables& variables, const Binding& binding, bool rotates) {
   if (binding.gpus.empty()) return;
+  if (rotates) variables["WEFT_LAUNCH_GPU_BIND"] = "rotate";
   if (!variables.contains("CUDA_VISIBLE_DEVICES")) variables.emplace("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
   std::string list;
   for (const std::string& gpu : binding.gpus) list += (list.empty() ? "" : ",") + gpu;
@@ -187,7 +189,7 @@ std::vector<RankPlan> plan_ranks(const Options& options, const std::vector<Bindi
       const int rank = static_cast<int>(plans.size());
       set_rank_variables(variables, rank, ranks, job_id);
       Variables of_rank = variables;
-      set_gpu_variables(of_rank, bindings[static_cast<size_t>(rank)]);
+      set_gpu_variables(of_rank, bindings[static_cast<size_t>(rank)], rotates);
       plan.environment.clear();
       for (const auto& [name, value] : of_rank) plan.environment.push_back(name + "=" + value);
       const Binding& binding = bindings[static_cast<size_t>(rank)];

@@ -171,8 +171,9 @@ TEST(Reachable, BadNumbersAreAnError) {
 }
 
 TEST(Variables, Classification) {
-  for (const char* name : {"PMI_FD", "PMI_RANK", "PMIX_RANK", "HYDI_CONTROL_FD", "WEFT_JOB_ID",
-                           "WEFT_JOB_PARENT", "WEFT_JOB_SOCKET", "WEFT_LAUNCH_CONTINUE_ON_FAILURE"}) {
+  for (const char* name :
+       {"PMI_FD", "PMI_RANK", "PMIX_RANK", "HYDI_CONTROL_FD", "WEFT_JOB_ID", "WEFT_JOB_PARENT",
+        "WEFT_JOB_SOCKET", "WEFT_LAUNCH_CONTINUE_ON_FAILURE", "WEFT_LAUNCH_GPU_BIND"}) {
     EXPECT_TRUE(is_launcher_variable(name)) << name;
     EXPECT_TRUE(implies_job(name)) << name;
   }

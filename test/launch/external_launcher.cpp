@@ -194,6 +194,7 @@ TEST(GpuBind, ByTheLauncherOfTheHosts) {
       << hydra;
   const std::string prterun = command("--hosts a --report-bindings --gpus-per-task 1 p", without_slurm());
   EXPECT_NE(prterun.find("mpiexec --gpu-exec verbose,per_task:1 p"), prterun.npos) << prterun;
+  EXPECT_NE(prterun.find("--personality ompi"), prterun.npos) << prterun;
   EXPECT_EQ(command("--hosts a --gpu-bind none p", only_hydra()).find("--gpu-exec"), std::string::npos);
 }
 

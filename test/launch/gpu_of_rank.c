@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Usage: gpu_of_rank zero|modulo|raw|none. Selects a GPU as programs do: device 0, local rank modulo the
-   number of devices, or the local rank; sends memory of it around the ring of ranks, and prints "rank 1:
-   device 0 of 1, GPU 3", the last number being the emulated GPU. none: uses no GPU. */
+   number of devices, or the local rank; sends memory of it around the ring of the ranks with GPUs, and prints
+   "rank 1: device 0 of 1, GPU 3", the last number being the emulated GPU. none: uses no GPU. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -63,24 +63,29 @@ static unsigned long long on_gpu(const char* how, int* device, int* count, int* 
 
 int main(int argc, char** argv) {
   char sent[BYTES], received[BYTES], line[100];
-  int rank, ranks, device = -1, count = 0, gpu = -1;
+  int rank, place, ranks, device = -1, count = 0, gpu = -1;
+  MPI_Comm ring;
   unsigned long long buffer = 0;
   const char* const how = argc > 1 ? argv[1] : "zero";
   if (strcmp(how, "none") != 0) buffer = on_gpu(how, &device, &count, &gpu);
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Comm_split(MPI_COMM_WORLD, buffer != 0, 0, &ring);
+  MPI_Comm_rank(ring, &place);
+  MPI_Comm_size(ring, &ranks);
   if (buffer != 0) {
-    memset(sent, rank, BYTES);
+    const int left = (place + ranks - 1) % ranks, right = (place + 1) % ranks;
+    memset(sent, place, BYTES);
     CALL("cuMemcpyHtoD_v2", (unsigned long long, const void*, size_t), buffer, sent, BYTES);
-    MPI_Sendrecv((char*)buffer, BYTES, MPI_BYTE, (rank + 1) % ranks, 1, (char*)buffer + BYTES, BYTES,
-                 MPI_BYTE, (rank + ranks - 1) % ranks, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv((char*)buffer, BYTES, MPI_BYTE, right, 1, (char*)buffer + BYTES, BYTES, MPI_BYTE, left, 1,
+                 ring, MPI_STATUS_IGNORE);
     CALL("cuMemcpyDtoH_v2", (void*, unsigned long long, size_t), received, buffer + BYTES, BYTES);
     for (int i = 0; i < BYTES; ++i)
-      if (received[i] != (char)((rank + ranks - 1) % ranks)) MPI_Abort(MPI_COMM_WORLD, 2);
+      if (received[i] != (char)left) MPI_Abort(MPI_COMM_WORLD, 2);
   }
   snprintf(line, sizeof line, "rank %d: device %d of %d, GPU %d\n", rank, device, count, gpu);
   fputs(line, stdout);
+  MPI_Comm_free(&ring);
   MPI_Finalize();
   return 0;
 }
