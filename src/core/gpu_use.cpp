@@ -63,9 +63,8 @@ void GpuUse::finish(Instance& instance) {
 void GpuUse::publish(Instance& instance, uint64_t used) {
   wait_table::Gpus& table = instance.waits.table().gpus;
   if (published_ == 0 && used != 0) {
-    const auto devices = device::devices(device::Initialise::no);
-    if (!devices) return;
-    const size_t count = std::min<size_t>(devices->size(), wait_table::kMaxGpus);
+    auto devices = device::devices(device::Initialise::no);
+    const size_t count = devices ? std::min<size_t>(devices->size(), wait_table::kMaxGpus) : 0;
     for (size_t i = 0; i < count; ++i) {
       const device::DeviceInfo& device = (*devices)[i];
       std::memcpy(table.gpu[i].uuid, device.uuid.data(), device.uuid.size());

@@ -3,13 +3,16 @@
 # Programs that take device 0, LOCAL_RANK modulo the number of devices, or LOCAL_RANK, on four emulated GPUs under
 # --gpu-bind: each rank uses the right GPU, or the job ends or begins with a clear line.
 import glob
+import json
 import os
 import re
+import subprocess
 import sys
+import time
 import unittest
 
 from support import PEER as PROGRAM
-from support import run
+from support import run, start, time_limit
 
 VENDORS = [open(name, encoding="ascii").read().strip() for name in glob.glob("/sys/bus/pci/devices/*/vendor")]
 
@@ -20,11 +23,12 @@ class GpuBind(unittest.TestCase):
         arguments = ["-n", ranks, *(["--gpu-bind", bind] if bind else []), PROGRAM, how]
         return self.start(arguments, visible, variables)
 
+    def variables(self, visible, **others):
+        emulated = {"WEFT_CUDA_DRIVER": os.environ["WEFT_CUDA_DRIVER"], "EMUCUDA_DEVICES": "4", **others}
+        return emulated if visible is None else {**emulated, "CUDA_VISIBLE_DEVICES": visible}
+
     def start(self, arguments, visible, variables):
-        variables = {"WEFT_CUDA_DRIVER": os.environ["WEFT_CUDA_DRIVER"], "EMUCUDA_DEVICES": "4", **variables}
-        if visible is not None:
-            variables["CUDA_VISIBLE_DEVICES"] = visible
-        code, output, errors = run(*arguments, variables=variables)
+        code, output, errors = run(*arguments, variables=self.variables(visible, **variables))
         lines = sorted(output.splitlines(), key=lambda line: int(re.match(r"rank (\d+)", line)[1]))
         return code, [int(line.split("GPU ")[1]) for line in lines], errors
 
@@ -95,6 +99,18 @@ class GpuBind(unittest.TestCase):
         self.refused(self.job("single", "zero", visible=None), "no NVIDIA GPU is visible")
         self.refused(self.start(["-n", 1, "--gpu-bind=single", "-x", "CUDA_VISIBLE_DEVICES=1", PROGRAM], "0", {}),
                      "CUDA_VISIBLE_DEVICES=1 mpiexec")  # fmt: skip
+
+    def test_watch(self):
+        with start("-n", 2, "--gpu-bind", "map_gpu:3,2", PROGRAM, "zero", "wait", stdin=subprocess.PIPE,
+                   variables=self.variables("0,1,2,3")) as job:  # fmt: skip
+            gpus, until = [], time.monotonic() + time_limit(20)
+            while not gpus and time.monotonic() < until:
+                code, output, errors = run("--watch", f"{job.pid},0.2,1")
+                gpus = json.loads(output)["ranks"][1]["gpus"] if code == 0 and output else []
+            job.communicate(b"")
+        self.assertEqual(len(gpus), 1, errors)
+        self.assertEqual((gpus[0]["number"], gpus[0]["visible"], gpus[0]["numa_distance"]), (0, 1, -1))
+        self.assertEqual(gpus[0]["uuid"], "GPU-656d756c-6174-6564-2047-505520202032")
 
     def test_report(self):
         code, _, errors = self.start(["-n", 2, "--gpu-bind=verbose,single", "--do-not-launch", PROGRAM], "2,0", {})

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Usage: gpu_of_rank zero|modulo|raw|none. Selects a GPU as programs do: device 0, local rank modulo the
-   number of devices, or the local rank; sends memory of it around the ring of the ranks with GPUs, and prints
-   "rank 1: device 0 of 1, GPU 3", the last number being the emulated GPU. none: uses no GPU. */
+/* Usage: gpu_of_rank zero|modulo|raw|none [wait]. Selects a GPU as programs do: device 0, local rank modulo
+   the number of devices, or the local rank; sends memory of it around the ring of the ranks with GPUs, and
+   prints "rank 1: device 0 of 1, GPU 3", the last number being the emulated GPU. none: uses no GPU. wait:
+   ends after the end of the standard input. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -85,6 +86,10 @@ int main(int argc, char** argv) {
   }
   snprintf(line, sizeof line, "rank %d: device %d of %d, GPU %d\n", rank, device, count, gpu);
   fputs(line, stdout);
+  fflush(stdout);
+  if (argc > 2 && rank == 0)
+    while (getchar() != EOF) continue;
+  MPI_Barrier(MPI_COMM_WORLD);
   MPI_Comm_free(&ring);
   MPI_Finalize();
   return 0;
