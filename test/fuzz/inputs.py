@@ -27,10 +27,12 @@ OPTIONS = ("-n", "-np", "-c", "-x", "--memory-alloc-kinds", "--initial-errhandle
            "--report-bindings", "--oversubscribe", "--tag-output", "--labels",
            "-prepend-pattern", "-genv", "--env=A=1", "--cpu-bind", "--runtime-options",
            "--continue-on-failure", "--host", "-H", "--hostfile", "-f",
+           "--gpu-bind", "--gpus-per-task",
            "--launcher", "--version", "--help", "-V", "--", ":", "-", "--no-such-option")  # fmt: skip
 ARGUMENTS = ("", "0", "1", "2", "3", "-1", "99999999999999999999", "core", "none", "gpu", "slot", "A=1", "=", "A", "localhost",
              "localhost:2", "localhost:-1", "a:b:c", ",", "/nonexistent", "/dev/null", "/", "weft", "slurm", "hydra",
-             "mpi_errors_return", "system,mpi", "x" * 5000, "\udcff", "%s%n", "true", "false", "/bin/true")  # fmt: skip
+             "mpi_errors_return", "system,mpi", "x" * 5000, "\udcff", "%s%n", "true", "false", "/bin/true",
+             "single", "map_gpu:0*2,1", "mask_gpu:0x3", "list:0:1-2", "rotate", "per_task:1")  # fmt: skip
 COMMANDS = ("info", "hang", "report", "explain", "no-such-command", "--help", "--version", "")
 REPLIES = ("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0", "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024",
            "cmd=appnum appnum=0", "cmd=my_kvsname kvsname=job", "cmd=universe_size size=2", "cmd=put_result rc=0 msg=success",
