@@ -226,7 +226,11 @@ Result<std::vector<Binding>> plan_mapping(const Options& options, const Topology
 Status add_gpus(std::vector<Binding>& plan, const Options& options, const Topology& topology,
                 const std::vector<VisibleGpu>& gpus, const std::vector<size_t>& busy_gpus) {
   const GpuBinding binding = gpu_binding(options);
-  if (!binding.assigns()) return {};
+  if (!binding.assigns()) {
+    for (Binding& rank : plan)
+      if (!gpus.empty()) rank.description += "; " + count_gpus(gpus.size()) + " visible";
+    return {};
+  }
   std::vector<std::vector<int>> distances;
   for (const Binding& rank : plan) distances.push_back(gpu_distances(gpus, topology, rank.cpus));
   if (plan[0].gpu_indices.empty()) {
@@ -242,24 +246,36 @@ Status add_gpus(std::vector<Binding>& plan, const Options& options, const Topolo
   return {};
 }
 
+bool decides_by_gpus(const Options& options) {
+  return options.map_by == MapBy::gpu || gpu_binding(options).assigns();
+}
+
 }  // namespace
+
+bool needs_gpus(const Options& options) {
+  return decides_by_gpus(options) || options.report_bindings || options.do_not_launch;
+}
 
 Result<std::vector<Binding>> plan_bindings(const Options& options, const Topology& topology,
                                            const GpuVariables& gpu_variables,
                                            const std::vector<size_t>& busy_gpus) {
-  const bool needs_gpus = options.map_by == MapBy::gpu || gpu_binding(options).assigns();
-  auto gpus = needs_gpus ? visible_gpus(topology.gpus, gpu_variables)
-                         : Result<std::vector<VisibleGpu>>(std::vector<VisibleGpu>());
-  if (!gpus) return std::move(gpus).error();
+  std::vector<VisibleGpu> gpus;
+  if (needs_gpus(options)) {
+    auto visible = visible_gpus(topology.gpus, gpu_variables);
+    if (visible)
+      gpus = std::move(*visible);
+    else if (decides_by_gpus(options))
+      return std::move(visible).error();
+  }
   if (options.map_by == MapBy::node && options.rankfile.empty() && fake_hosts() > 1)
     return Error(Errc::arg, "--map-by node: the ranks of a simulated host are consecutive");
   const Topology places = options.hardware_threads ? split_threads(topology) : topology;
   auto plan = !options.rankfile.empty() ? bindings_of_rankfile(options.rankfile, options.ranks(), topology)
-                                        : plan_mapping(options, places, *gpus, busy_gpus);
+                                        : plan_mapping(options, places, gpus, busy_gpus);
   if (!plan) return plan;
   if (options.rankfile.empty() && options.rank_by != RankBy::mapping)
     renumber(*plan, places, options.rank_by);
-  WEFT_TRY(add_gpus(*plan, options, topology, *gpus, busy_gpus));
+  WEFT_TRY(add_gpus(*plan, options, topology, gpus, busy_gpus));
   return plan;
 }
 

@@ -18,6 +18,8 @@ struct Binding {
   std::vector<std::string> gpus{};    ///< entries of CUDA_VISIBLE_DEVICES; empty: the variable stays as it is
 };
 
+/// Returns true if plan_bindings() uses the GPUs of the topology.
+[[nodiscard]] bool needs_gpus(const Options& options);
 /// Returns one Binding per rank. `gpu_variables`: of mpiexec's environment; `busy_gpus`: as for
 /// assign_gpus().
 [[nodiscard]] Result<std::vector<Binding>> plan_bindings(const Options& options, const Topology& topology,

@@ -276,6 +276,8 @@ Result<Assignment> assign_gpus(const GpuBinding& binding, const std::vector<Visi
   return Assignment(ranks);
 }
 
+std::string count_gpus(size_t gpus) { return plural(gpus, "GPU"); }
+
 std::string describe_gpus(const std::vector<VisibleGpu>& gpus, const std::vector<size_t>& own,
                           const std::vector<int>& distances) {
   std::string text;

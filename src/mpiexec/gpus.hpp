@@ -41,6 +41,8 @@ struct VisibleGpu {
     const GpuBinding& binding, const std::vector<VisibleGpu>& gpus, size_t ranks,
     const std::vector<std::vector<int>>& distances, std::vector<size_t> busy = {});
 
+/// Returns "1 GPU", "4 GPUs".
+[[nodiscard]] std::string count_gpus(size_t gpus);
 /// Describes the GPUs of a rank for --report-bindings: "GPU 1 (0000:3b:00.0 GPU-..., NUMA distance 10), 3
 /// GPUs hidden". `own`: indices of `gpus`.
 [[nodiscard]] std::string describe_gpus(const std::vector<VisibleGpu>& gpus, const std::vector<size_t>& own,

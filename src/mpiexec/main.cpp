@@ -87,7 +87,7 @@ Result<std::vector<int>> cpus_for_ranks(const Options& options) {
 int start(const Options& options, char** argv, char** environment) {
   auto cpus = cpus_for_ranks(options);
   if (!cpus) return print_error(cpus.error(), kUsageExitCode);
-  auto bindings = plan_bindings(options, read_topology({}, *cpus), gpu_variables());
+  auto bindings = plan_bindings(options, read_topology({}, *cpus, needs_gpus(options)), gpu_variables());
   if (!bindings) return print_error(bindings.error(), kUsageExitCode);
   if (options.report_bindings || options.do_not_launch)
     for (size_t rank = 0; rank < bindings->size(); ++rank)

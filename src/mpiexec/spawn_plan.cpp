@@ -104,8 +104,8 @@ Result<std::vector<RankPlan>> plan_spawned(const launch::SpawnRequest& request, 
       if (Status set = set_bind(options, "the info key bind_to", *bind); !set.ok())
         return spawn_error(set.error());
   }
-  const Topology topology = without_busy(read_topology({}, launch::allowed_cpus()), busy.cpus,
-                                         static_cast<size_t>(options.ranks()));
+  const Topology topology = without_busy(read_topology({}, launch::allowed_cpus(), needs_gpus(options)),
+                                         busy.cpus, static_cast<size_t>(options.ranks()));
   auto bindings = plan_bindings(options, topology, gpu_variables(), busy.gpus);
   if (!bindings) return spawn_error(bindings.error());
   auto plans = plan_ranks(options, *bindings, job_id, defaults.library_directory, defaults.environment);

@@ -93,6 +93,7 @@ bool read_driver_files(Gpu& gpu, const SystemFolders& folders) {
   const std::string file = folders.nvidia + "/gpus/" + gpu.address + "/information";
   if (::access(file.c_str(), R_OK) != 0) return false;
   gpu.uuid = value_in_file(file, "GPU UUID");
+  if (gpu.uuid.find('?') != gpu.uuid.npos) gpu.uuid.clear();  // of a GPU that nothing has used yet
   const auto minor = launch::parse_int(value_in_file(file, "Device Minor"), 0, kMaxMinor);
   if (!minor) return true;
   const std::string number = std::to_string(*minor);
@@ -120,7 +121,7 @@ std::vector<Gpu> read_gpus(const SystemFolders& folders) {
 
 }  // namespace
 
-Topology read_topology(const SystemFolders& folders, const std::vector<int>& allowed) {
+Topology read_topology(const SystemFolders& folders, const std::vector<int>& allowed, bool with_gpus) {
   const std::string& sys = folders.sys;
   Topology topology;
   const auto node_of_cpu = read_numa_nodes(sys);
@@ -140,6 +141,7 @@ Topology read_topology(const SystemFolders& folders, const std::vector<int>& all
     core.cpus.push_back(cpu);
   }
   for (auto& [key, core] : cores) topology.cores.push_back(std::move(core));
+  if (!with_gpus) return topology;
   topology.gpus = read_gpus(folders);
   topology.distances = read_distances(sys);
   return topology;

@@ -48,8 +48,9 @@ struct SystemFolders {
 /// Returns the topology in which each hardware thread is a core.
 [[nodiscard]] Topology split_threads(const Topology& topology);
 
-/// `allowed`: CPUs to consider. GPUs that a cgroup or a container denies to this process are left out, as
-/// CUDA does not count them.
-[[nodiscard]] Topology read_topology(const SystemFolders& folders, const std::vector<int>& allowed);
+/// `allowed`: CPUs to consider. `with_gpus`: also reads GPUs. GPUs that a cgroup or a container denies to
+/// this process are left out, as CUDA does not count them.
+[[nodiscard]] Topology read_topology(const SystemFolders& folders, const std::vector<int>& allowed,
+                                     bool with_gpus = true);
 
 }  // namespace weft::mpiexec

@@ -39,6 +39,13 @@ def job(program):
         one.communicate()
 
 
+def test_gpus():
+    used = {"number": 0, "visible": 4, "pci": "0000:3b:00.0", "uuid": "GPU-1", "numa_distance": -1}
+    assert top.gpu(used) == "0 of 4: 3b:00.0"
+    assert top.gpu({**used, "numa_distance": 10}) == "0 of 4: 3b:00.0"
+    assert top.gpu({**used, "numa_distance": 21}) == "0 of 4: 3b:00.0, distance 21"
+
+
 def test_the_slow_rank_of_eight(weft, job):
     """The first table, after two seconds, names the rank that sleeps 100 ms a step."""
     mpiexec = job(8, "steps", "5")

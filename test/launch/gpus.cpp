@@ -75,6 +75,10 @@ TEST(GpuBind, OneGpuEach) {
   const Topology topology = two_nodes();
   EXPECT_EQ(planned(options_of(4, ""), topology), "- - - -");
   EXPECT_EQ(planned(options_of(4, "none"), topology), "- - - -");
+  Options reported = options_of(1, "none");
+  reported.report_bindings = true;
+  EXPECT_TRUE(plan_bindings(reported, topology, {})->front().description.ends_with("; 4 GPUs visible"));
+  EXPECT_TRUE(plan_bindings(reported, topology, {"9", nullptr})->front().description.ends_with("cpus 0-7"));
   EXPECT_EQ(planned(options_of(4, "single"), topology), "0 1 2 3");
   EXPECT_EQ(planned(options_of(2, "single"), topology), "0 2");  // each next to its cores
   EXPECT_EQ(planned(options_of(8, "single"), topology), "0 0 1 1 2 2 3 3");
@@ -238,6 +242,9 @@ TEST(Topology, FilesOfTheDriver) {
   EXPECT_EQ(topology.gpus[1].uuid, "GPU-3b");
   EXPECT_EQ(topology.gpus[1].model, "0x2335");
   EXPECT_EQ((topology.distances.at({1, 0})), 21);
+  files.write("/nvidia/gpus/0000:1b:00.0/information", "GPU UUID: GPU-????????-????-????-????-????????????");
+  EXPECT_EQ(files.read().gpus[0].uuid, "");
+  EXPECT_TRUE(read_topology({}, {0}, false).gpus.empty());
   files.write("/nvidia/capabilities/gpu1/mig/gi3/access", "");
   topology = files.read();
   EXPECT_FALSE(topology.gpus[0].mig);
