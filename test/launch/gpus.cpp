@@ -242,7 +242,7 @@ TEST(Topology, FilesOfTheDriver) {
   EXPECT_EQ(topology.gpus[1].uuid, "GPU-3b");
   EXPECT_EQ(topology.gpus[1].model, "0x2335");
   EXPECT_EQ((topology.distances.at({1, 0})), 21);
-  files.write("/nvidia/gpus/0000:1b:00.0/information", "GPU UUID: GPU-????????-????-????-????-????????????");
+  files.write("/nvidia/gpus/0000:1b:00.0/information", "GPU UUID: GPU-?\nDevice Minor: 0");
   EXPECT_EQ(files.read().gpus[0].uuid, "");
   EXPECT_TRUE(read_topology({}, {0}, false).gpus.empty());
   files.write("/nvidia/capabilities/gpu1/mig/gi3/access", "");
