@@ -369,8 +369,10 @@ void Job::command(Command::Kind kind, int value) {
   if (supervisor_.control < 0) return;
   const Command message{kind, value};
   // If the socket is full, the supervisor is already terminating; if closed, on_supervisor_event() detects
-  // it.
-  (void)::send(supervisor_.control, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  // it. Without memory in the kernel, a lost command would leave the supervisor waiting.
+  while (::send(supervisor_.control, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 &&
+         (errno == ENOBUFS || errno == ENOMEM || errno == EINTR))
+    ::usleep(kPollRetryIntervalUs);
 }
 
 void Job::escalate() {
