@@ -326,6 +326,12 @@ bool needs_external_launcher(const Options& options) {
 Result<LauncherCommand> plan_external_launcher(const Options& given, const Launchers& launchers,
                                                const std::string& library_directory,
                                                const std::vector<std::string>& forwarded) {
+  if (given.mps)
+    return Error(
+        Errc::unsupported,
+        "--mps on starts a daemon on this host only, and other launchers start the processes of their "
+        "hosts themselves: have nvidia-cuda-mps-control -d run on each host before the job (Slurm: "
+        "--gres=mps, or a prologue)");
   Options options = given;
   for (Program& program : options.programs) prepend_library_path(program, library_directory);
   if (!uses_srun(options, launchers)) assign_gpus_on_hosts(options, library_directory);

@@ -22,6 +22,7 @@
 #include "mpiexec/input.hpp"
 #include "mpiexec/job.hpp"
 #include "mpiexec/labels.hpp"
+#include "mpiexec/mps.hpp"
 #include "mpiexec/options.hpp"
 #include "mpiexec/other_options.hpp"
 #include "mpiexec/output.hpp"
@@ -84,18 +85,11 @@ Result<std::vector<int>> cpus_for_ranks(const Options& options) {
   return options.cpus;
 }
 
-int start(const Options& options, char** argv, char** environment) {
-  auto cpus = cpus_for_ranks(options);
-  if (!cpus) return print_error(cpus.error(), kUsageExitCode);
-  auto bindings = plan_bindings(options, read_topology({}, *cpus, needs_gpus(options)), gpu_variables());
-  if (!bindings) return print_error(bindings.error(), kUsageExitCode);
-  if (options.report_bindings || options.do_not_launch)
-    for (size_t rank = 0; rank < bindings->size(); ++rank)
-      print_message("rank " + std::to_string(rank) + ": " + (*bindings)[rank].description);
-  if (options.do_not_launch) return 0;
+int start_ranks(const Options& options, const std::vector<Binding>& bindings, char** argv,
+                char** environment) {
   const std::string job_id = unique_job_id();
   const std::string libraries = library_directory();
-  auto plans = plan_ranks(options, *bindings, job_id, libraries, environment);
+  auto plans = plan_ranks(options, bindings, job_id, libraries, environment);
 
   for (const RankPlan& plan : plans)
     if (!plan.other_mpi.empty())
@@ -107,7 +101,6 @@ int start(const Options& options, char** argv, char** environment) {
 
   if (const Status added = add_debugger(plans, options); !added.ok())
     return print_error(added.error(), kUsageExitCode);
-  prepare_descriptors();
   const InheritedState inherited = InheritedState::save_and_replace();
   auto channels = open_channels(options.ranks(), options.input_rank);
   if (!channels) return print_error(channels.error(), kStartExitCode);
@@ -118,6 +111,25 @@ int start(const Options& options, char** argv, char** environment) {
   }
   return run_job({std::move(plans), std::move(*channels), job_id}, input, inherited,
                  {options, libraries, environment}, argv);
+}
+
+int start(const Options& given, char** argv, char** environment) {
+  Options options = given;
+  auto cpus = cpus_for_ranks(options);
+  if (!cpus) return print_error(cpus.error(), kUsageExitCode);
+  auto bindings = plan_bindings(options, read_topology({}, *cpus, needs_gpus(options)), gpu_variables());
+  if (!bindings) return print_error(bindings.error(), kUsageExitCode);
+  if (options.report_bindings || options.do_not_launch)
+    for (size_t rank = 0; rank < bindings->size(); ++rank)
+      print_message("rank " + std::to_string(rank) + ": " + (*bindings)[rank].description);
+  if (options.do_not_launch) return 0;
+  prepare_descriptors();
+  Mps mps;
+  if (const Status started = mps.start(options, argv); !started.ok())
+    return print_error(started.error(), kStartExitCode);
+  const int exit_code = start_ranks(options, *bindings, argv, environment);
+  mps.stop();
+  return exit_code;
 }
 
 /// mpiexec --serve FD: starts processes for the singleton at that descriptor (launch/singleton/server.hpp).

@@ -59,6 +59,13 @@ Status set_timeout(State& state, const std::string& name, const std::string& val
   return {};
 }
 
+Status set_mps(State& state, const std::string& name, const std::string& value) {
+  if (value != "on" && value != "off")
+    return bad_value(name, value, "off, on; the tool mps of Intel MPI is started as the program");
+  state.options.mps = value == "on";
+  return {};
+}
+
 Status set_watch(State& state, const std::string& name, const std::string& value) {
   Options& to = state.options;
   std::istringstream text(value);
@@ -311,6 +318,10 @@ const std::vector<Row>& option_table() {
        nullptr,
        "a process that fails does not end the job: the others get errors and may go on",
        flag(&Options::continue_on_failure)},
+      {{"mps"},
+       "off|on",
+       "on: processes that share a GPU use it at once (MPS), by a daemon of this job or that of the site",
+       set_mps},
       {{"no-notes"},
        nullptr,
        "no line for each option of another MPI that has no effect",

@@ -248,6 +248,11 @@ Result<Options> parse_options(const std::vector<std::string>& given) {
   WEFT_TRY(check_gpu_variables(state.options));
   if (!state.options.no_notes)
     state.options.warnings.insert(state.options.warnings.end(), state.notes.begin(), state.notes.end());
+  if (state.options.mps && state.options.continue_on_failure)
+    return Error(
+        Errc::arg,
+        "--mps on contradicts --continue-on-failure: a fault of one process on a GPU ends all processes "
+        "that share it through MPS");
   if (state.options.continue_on_failure)
     for (Program& program : state.options.programs)
       program.variables.emplace_back("WEFT_LAUNCH_CONTINUE_ON_FAILURE", "on");

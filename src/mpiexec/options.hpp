@@ -66,6 +66,7 @@ struct Options {
   bool do_not_launch = false;  ///< print the bindings, and start nothing
   bool oversubscribe = false;
   bool continue_on_failure = false;  ///< the other ranks go on when one has failed
+  bool mps = false;                  ///< the ranks share GPUs through MPS
   double timeout = 0;                ///< seconds; 0: none
   bool help = false, version = false;
   int waits = -1;     ///< print what the job of this process waits for, and start nothing; 0: of any job

@@ -178,7 +178,7 @@ const std::vector<Rule>& other_rules() {
       {"preload-files", 1, nullptr, "", kShared},
       {"tv debug ddt", 0, nullptr, nullptr, kDebugger},
       {"gtool gtoolfile gdb-args", 1, nullptr, nullptr, kDebugger},
-      {"aps mps", 0, nullptr, nullptr, "start the tool as the program: mpiexec -n 2 aps ./program"},
+      {"aps", 0, nullptr, nullptr, "start the tool as the program: mpiexec -n 2 aps ./program"},
       {"with-ft", 1, "no", "", "a failed process ends the job by default"},
       {"with-ft", 1, "ulfm", "--continue-on-failure", ""},
       {"with-ft", 1, "mpi", "--continue-on-failure", ""},

@@ -4,10 +4,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -125,6 +127,16 @@ bool kill_descendants(double seconds, const std::vector<pid_t>& groups,
     if (now() > deadline) return false;
     ::usleep(2000);
   }
+}
+
+void rename_process(char** argv, const char* name) {
+  ::prctl(PR_SET_NAME, name);
+  char* end = argv[0] + std::strlen(argv[0]);
+  for (char** next = argv + 1; *next != nullptr; ++next)
+    if (*next == end + 1) end = *next + std::strlen(*next);
+  const size_t capacity = static_cast<size_t>(end - argv[0]);
+  std::memset(argv[0], 0, capacity);
+  std::memcpy(argv[0], name, std::min(capacity, std::strlen(name)));
 }
 
 }  // namespace weft::mpiexec

@@ -29,6 +29,9 @@ void signal_descendants(int signal, const std::vector<pid_t>& groups);
     double seconds, const std::vector<pid_t>& groups,
     const std::function<void(pid_t, int)>& on_exit = [](pid_t, int) {});
 
+/// Changes the name of this process, so that `pkill mpiexec` does not match it. `argv`: of main().
+void rename_process(char** argv, const char* name);
+
 /// Returns the monotonic clock in seconds.
 [[nodiscard]] double now();
 

@@ -316,17 +316,6 @@ void Supervisor::run(const std::vector<Channels>& channels) {
   }
 }
 
-/// Changes the process name, so that `pkill mpiexec` does not match the supervisor.
-void rename_self(char** argv) {
-  ::prctl(PR_SET_NAME, kProcessName);
-  char* end = argv[0] + std::strlen(argv[0]);
-  for (char** next = argv + 1; *next != nullptr; ++next)
-    if (*next == end + 1) end = *next + std::strlen(*next);
-  const size_t capacity = static_cast<size_t>(end - argv[0]);
-  std::memset(argv[0], 0, capacity);
-  std::memcpy(argv[0], kProcessName, std::min(capacity, std::strlen(kProcessName)));
-}
-
 }  // namespace
 
 void stop_supervisor(SupervisorHandle& supervisor) {
@@ -356,7 +345,7 @@ Result<SupervisorHandle> start_supervisor(const std::vector<RankPlan>& plans, st
     for (const Channels& own : channels)
       for (int fd : {own.input, own.output, own.error, own.pmi})
         if (fd >= 0) ::close(fd);
-    rename_self(argv);
+    rename_process(argv, kProcessName);
     Supervisor(plans, inherited, listener.address(), ends[1]).run(channels);
   }
   ::close(ends[1]);

@@ -27,7 +27,7 @@ OPTIONS = ("-n", "-np", "-c", "-x", "--memory-alloc-kinds", "--initial-errhandle
            "--report-bindings", "--oversubscribe", "--tag-output", "--labels",
            "-prepend-pattern", "-genv", "--env=A=1", "--cpu-bind", "--runtime-options",
            "--continue-on-failure", "--host", "-H", "--hostfile", "-f",
-           "--gpu-bind", "--gpus-per-task",
+           "--gpu-bind", "--gpus-per-task", "--mps",
            "--launcher", "--version", "--help", "-V", "--", ":", "-", "--no-such-option")  # fmt: skip
 ARGUMENTS = ("", "0", "1", "2", "3", "-1", "99999999999999999999", "core", "none", "gpu", "slot", "A=1", "=", "A", "localhost",
              "localhost:2", "localhost:-1", "a:b:c", ",", "/nonexistent", "/dev/null", "/", "weft", "slurm", "hydra",

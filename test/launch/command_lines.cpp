@@ -66,6 +66,7 @@ std::string describe(const Options& options) {
   if (options.version) text += " version";
   if (options.oversubscribe) text += " oversubscribe";
   if (options.continue_on_failure) text += " continue";
+  if (options.mps) text += " mps";
   if (!options.warnings.empty()) text += " notes=" + std::to_string(options.warnings.size());
   return text;
 }

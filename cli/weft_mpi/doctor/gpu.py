@@ -94,7 +94,7 @@ def check_mode(manager, handles, why):
                     "as root, if MIG is not needed: nvidia-smi -mig 0")  # fmt: skip
     if "exclusive process" in modes:
         return slow("MIG and compute mode", "compute mode: exclusive process; two ranks cannot share a GPU without MPS",
-                    "as root: nvidia-smi -c DEFAULT, or start nvidia-cuda-mps-control")  # fmt: skip
+                    "as root: nvidia-smi -c DEFAULT, or mpiexec --mps on")  # fmt: skip
     return ok("MIG and compute mode", "no MIG; compute mode: %s" % (", ".join(sorted(modes)) or "unknown"))
 
 
