@@ -78,6 +78,8 @@ def main():
             print(f"job {number}, {victim} {signaled}: left {site.folders()}\n{errors}", flush=True)
             for folder in site.folders():
                 os.rename(os.path.join(site.tmp, folder), os.path.join(site.root.name, f"left{number}"))
+        if number % 100 == 99:
+            print(f"{number + 1} jobs, {failures} failures", flush=True)
     print(f"{jobs} jobs, {failures} failures; gone after {longest:.2f} s at most; killed: {dict(counts)}")
     site.close()
     return 1 if failures or len(counts) < 2 else 0
