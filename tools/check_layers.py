@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Layer check: a folder of src/ includes only itself and the layers it depends on, by weft_layer(name DEPENDS ...) in
 # CMakeLists.txt. Includes name headers by their path from src/. A folder inside a layer includes only itself and
-# earlier folders of weft_sublayers(layer folders...); `.` is the layer's own folder. Python imports form no cycle.
+# earlier folders of weft_sublayers(layer folders...); `.` is the layer's own folder. A folder inside a layer may have
+# such a call of its own, by its path. Python imports form no cycle.
 import argparse
 import ast
 import graphlib
@@ -46,20 +47,21 @@ def read_sublayers(cmake_lists):
 
 
 def check_sublayer(path, layer, order, source_root):
-    """Yields complaints about the includes of a file in a layer with ordered folders."""
+    """Yields complaints about the includes of a file in a layer, or folder of one, with ordered folders."""
 
     def sublayer(parts):
         """Returns the folder inside the layer; the layer's own files have `.`."""
         return parts[0] if len(parts) > 1 else "."
 
+    depth = layer.count("/") + 1
     own = sublayer(os.path.relpath(path, os.path.join(source_root, layer)).split(os.sep))
     if own not in order:
         yield f"{path}: {own} is not in weft_sublayers({layer} ...) of CMakeLists.txt"
         return
     for number, header, _ in includes(path):
         parts = header.split("/")
-        below = sublayer(parts[1:])
-        if parts[0] == layer and (below not in order or order.index(below) > order.index(own)):
+        below = sublayer(parts[depth:])
+        if "/".join(parts[:depth]) == layer and (below not in order or order.index(below) > order.index(own)):
             yield "%s:%d: src/%s/%s may not include %s, which is above it" % (path, number, layer, own, header)
 
 
@@ -145,8 +147,9 @@ def check(root):
                     count += 1
                     path = os.path.join(where, name)
                     complaints.extend(check_file(path, folder, table[folder], table, root))
-                    if folder in sublayers:
-                        complaints.extend(check_sublayer(path, folder, sublayers[folder], source_root))
+                    for layer, order in sublayers.items():
+                        if path.startswith(os.path.join(source_root, *layer.split("/"), "")):
+                            complaints.extend(check_sublayer(path, layer, order, source_root))
     return complaints, count
 
 

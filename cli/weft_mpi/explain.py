@@ -18,17 +18,6 @@ FORMS = {
     "whole vectors": "one-shot: every rank reads and combines all vectors",
     "direct": "every block directly to its rank",
 }
-PROTOCOLS = {
-    "eager": "payload and header in one shared-memory message",
-    "single copy": "the receiver reads the sender's memory (process_vm_readv)",
-    "upload": "the receiver reads the sender's memory into pinned chunks and copies them to the GPU",
-    "mapped": "one copy from the sender's allocation, mapped with CUDA IPC",
-    "strided": "a kernel reads the sender's strided blocks in place",
-    "bounce": "packed into a GPU bounce buffer, copied from there",
-    "announced": "the sender copies to pinned chunks, from which the receiver copies",
-    "fragments": "copied in fragments through shared memory",
-}
-
 RECORDS = {
     "mapping": "independent writes through a mapping of the file",
     "system calls": "independent writes by one system call for each record; collective ones by aggregators",
@@ -185,10 +174,10 @@ def lines(facts):
 
     def path(row):
         copies = "; 1 copy" if row["copies"] == 1 else f"; {row['copies']} copies"
-        return row["protocol"], carrier(row) + copies + writer(row)
+        return row["protocol"], row["text"] + carrier(row) + copies + writer(row)
 
     for sizes, (protocol, by) in grouped(facts["rows"], path):
-        yield f"{sizes:14} {protocol:12} {PROTOCOLS[protocol] + by}"
+        yield f"{sizes:14} {protocol:12} {by}"
 
 
 def window_lines(facts):

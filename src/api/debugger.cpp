@@ -10,8 +10,8 @@
 
 #include "core/communicator.hpp"
 #include "core/group.hpp"
-#include "p2p/engine.hpp"
-#include "p2p/transfer.hpp"
+#include "p2p/engine/engine.hpp"
+#include "p2p/message/transfer.hpp"
 #include "transport/shm/shm.hpp"
 
 // Offsets in classes with bases and virtual functions: supported by all compilers that build the library.
@@ -134,8 +134,8 @@ void publish(core::Instance& instance) {
   layout.add("node.source", offsetof(p2p::match::Node, key) + offsetof(p2p::match::Key, source));
   layout.add("node.tag", offsetof(p2p::match::Node, key) + offsetof(p2p::match::Key, tag));
   // Both queues begin with their hash table, a vector of (first, last).
-  layout.add_address("posted", &instance.engine->posted());
-  layout.add_address("unexpected", &instance.engine->unexpected());
+  layout.add_address("posted", &p2p::engine_of(instance).delivery.posted());
+  layout.add_address("unexpected", &p2p::engine_of(instance).delivery.unexpected());
   // Waits, of which blocking sends are some. A process alone on its host has none to show.
   using wait_table::Record;
   const wait_table::Table* table =

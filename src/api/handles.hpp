@@ -17,7 +17,7 @@
 #include "core/session.hpp"
 #include "datatype/datatype.hpp"
 #include "io/file/file.hpp"
-#include "p2p/transfer.hpp"
+#include "p2p/message/transfer.hpp"
 #include "rma/window.hpp"
 
 namespace weft::api {

@@ -21,10 +21,6 @@
 #include "launch/launch.hpp"
 #include "transport/am/handlers.hpp"
 
-namespace weft::p2p {
-class Engine;
-}
-
 namespace weft::transport {
 class Network;
 namespace shm {
@@ -174,15 +170,14 @@ class Instance {
   GpuUse gpu_use;
   std::unique_ptr<ProgressThread> progress_thread;  ///< null: none. Ended without holding `lock`
   transport::am::HandlerTable handlers;             ///< of all messages that this process receives
-  transport::am::Sender* sender = nullptr;          ///< of active messages: the engine, once created
+  transport::am::Sender* sender = nullptr;          ///< of active messages: of p2p, once created
   std::unique_ptr<MemoryRegistry> memory;           ///< mapped GPU memory of peers, and exports to them
   /// Access to memory of other processes; created at the first call, which is collective (remote_memory.hpp).
   [[nodiscard]] RemoteMemory& remote_memory();
-  Ref<Communicator> world, self_comm;  ///< null outside the world model
-  p2p::Engine* engine = nullptr;       ///< created by p2p::create()
-  transport::Network* network =
-      nullptr;                         ///< to other hosts, owned by the engine; null: all ranks on one host
-  transport::shm::Shm* shm = nullptr;  ///< shared memory with the ranks of this host, owned by the engine
+  Ref<Communicator> world, self_comm;          ///< null outside the world model
+  Poller* messaging = nullptr;                 ///< point-to-point communication, created by p2p::create()
+  transport::Network* network = nullptr;       ///< to other hosts, owned by p2p; null: all ranks on one host
+  transport::shm::Shm* shm = nullptr;          ///< shared memory with the ranks of this host, owned by p2p
   std::unique_ptr<RetainedState> gpu_regions;  ///< of collectives: coll/gpu
 
  private:

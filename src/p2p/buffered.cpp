@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <new>
 
-#include "p2p/engine.hpp"
+#include "p2p/engine/engine.hpp"
+#include "p2p/memory/device_copy.hpp"
+#include "p2p/p2p.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -14,13 +16,6 @@ namespace {
 // Charge per message: the smallest MPI_BSEND_OVERHEAD of the binary interfaces in use (MPICH: 96, standard
 // ABI: 512).
 constexpr int64_t kOverhead = 96;
-
-struct Copy {
-  Transfer transfer{core::Request::Kind::send};
-  std::vector<std::byte> data;
-  int64_t charge = 0;
-  uint64_t number = 0;  // increases with every buffered message of the process
-};
 
 /// Request of MPI_Buffer_iflush and its variants: complete when all messages up to `last` are sent.
 class Flush final : public core::Request, private core::Poller {
@@ -39,7 +34,7 @@ class Flush final : public core::Request, private core::Poller {
 
  private:
   bool poll() override {
-    if (instance_.engine->buffers.oldest(owner_) <= last_) return false;
+    if (engine_of(instance_).buffers.oldest(owner_) <= last_) return false;
     instance_.remove(*this);
     finish();
     return true;
@@ -51,122 +46,70 @@ class Flush final : public core::Request, private core::Poller {
 
 }  // namespace
 
-struct SendBuffer {
-  void* address;
-  int64_t size;
-  int64_t used = 0;
-  std::vector<std::unique_ptr<Copy>> copies;  // in the order of `number`
-
-  [[nodiscard]] bool automatic() const { return size == kAutomatic; }
-  void reap() {
-    std::erase_if(copies, [this](const std::unique_ptr<Copy>& copy) {
-      if (!copy->transfer.complete()) return false;
-      used -= copy->charge;
-      return true;
-    });
-  }
-};
-
-SendBuffers::SendBuffers() = default;
-SendBuffers::~SendBuffers() = default;
-
-SendBuffer* SendBuffers::find(const void* owner) {
-  const auto found = attached_.find(owner);
-  return found == attached_.end() ? nullptr : &found->second;
-}
-
-/// The communicator's buffer; else its session's, or the process's if it has no session.
-SendBuffer* SendBuffers::of(const core::Communicator& comm) {
-  if (SendBuffer* own = find(&comm)) return own;
-  return find(comm.session());
-}
-
-uint64_t SendBuffers::oldest(const void* owner) {
-  SendBuffer* buffer = find(owner);
-  if (buffer == nullptr) return UINT64_MAX;
-  buffer->reap();
-  return buffer->copies.empty() ? UINT64_MAX : buffer->copies.front()->number;
-}
-
-Status SendBuffers::attach(const void* owner, void* address, int64_t size) {
-  if (const SendBuffer* other = find(owner))
-    return Error(Errc::buffer,
-                 (other->automatic() ? std::string("MPI_BUFFER_AUTOMATIC")
-                                     : "a buffer of " + std::to_string(other->size) + " bytes") +
-                     " is attached already: detach it first");
-  attached_.emplace(owner, SendBuffer{address, size, 0, {}});
-  return {};
-}
-
-void SendBuffers::erase(const void* owner) { attached_.erase(owner); }
-
-bool SendBuffers::idle() {
-  return std::all_of(attached_.begin(), attached_.end(),
-                     [this](const auto& entry) { return oldest(entry.first) == UINT64_MAX; });
-}
-
-void Engine::buffered_send(Transfer& t) {
-  SendBuffer* buffer = buffers.of(*t.comm);
+void buffered_send(Engine& engine, Transfer& t) {
+  SendBuffer* buffer = engine.buffers.of(*t.comm);
   if (buffer == nullptr)
-    return complete(t, Error(Errc::buffer,
-                             "no buffer is attached for this communicator: attach one with MPI_Buffer_attach "
-                             "(MPI_Session_attach_buffer for communicators of a session)"));
+    return engine.requests.complete(
+        t, Error(Errc::buffer,
+                 "no buffer is attached for this communicator: attach one with MPI_Buffer_attach "
+                 "(MPI_Session_attach_buffer for communicators of a session)"));
   buffer->reap();
   const auto charge = static_cast<int64_t>(t.bytes) + kOverhead;
   if (!buffer->automatic() && buffer->used + charge > buffer->size)
-    return complete(
+    return engine.requests.complete(
         t, Error(Errc::buffer, "the message needs " + std::to_string(charge) + " bytes of buffer, but " +
                                    std::to_string(buffer->size - buffer->used) +
                                    " are free: attach a larger one, or MPI_BUFFER_AUTOMATIC"));
-  auto made = std::make_unique<Copy>();
+  auto made = std::make_unique<BufferedCopy>();
   made->charge = charge;
-  made->number = buffers.next_number();
+  made->number = engine.buffers.next_number();
   try {
     made->data.resize(t.bytes);
   } catch (const std::bad_alloc&) {
-    return complete(t, no_memory_for_copy(t.bytes));
+    return engine.requests.complete(t, no_memory_for_copy(t.bytes));
   }
-  if (Status packed = pack_out(t, made->data.data()); !packed) return complete(t, std::move(packed).error());
+  if (Status packed = pack_out(t, made->data.data()); !packed)
+    return engine.requests.complete(t, std::move(packed).error());
   buffer->used += charge;
-  Copy& copy = *made;
+  BufferedCopy& copy = *made;
   buffer->copies.push_back(std::move(made));
   post_send(copy.transfer, host_bytes(copy.data.data(), copy.data.size()), t.rank, t.tag, *t.comm,
             SendMode::standard, core::Channel::user);
-  complete(t);
+  engine.requests.complete(t);
 }
 
 Status attach_buffer(core::Instance& instance, const void* owner, void* address, int64_t size) {
-  return instance.engine->buffers.attach(owner, address, size);
+  return engine_of(instance).buffers.attach(owner, address, size);
 }
 
 void flush_buffer(core::Instance& instance, const void* owner) {
-  const uint64_t last = instance.engine->buffers.last_number();
-  core::wait_until(instance, [&] { return instance.engine->buffers.oldest(owner) > last; });
+  const uint64_t last = engine_of(instance).buffers.last_number();
+  core::wait_until(instance, [&] { return engine_of(instance).buffers.oldest(owner) > last; });
 }
 
 core::Request* start_flush(core::Instance& instance, const void* owner) {
-  return Flush::slab().create(instance, owner, instance.engine->buffers.last_number());
+  return Flush::slab().create(instance, owner, engine_of(instance).buffers.last_number());
 }
 
 HandleState check_flush(const void* handle) { return Flush::slab().check(handle); }
 
 Result<AttachedBuffer> detach_buffer(core::Instance& instance, const void* owner) {
-  if (instance.engine->buffers.find(owner) == nullptr) return Error(Errc::buffer, "no buffer is attached");
+  if (engine_of(instance).buffers.find(owner) == nullptr) return Error(Errc::buffer, "no buffer is attached");
   flush_buffer(instance, owner);
   // Another thread may have detached the buffer meanwhile.
-  const SendBuffer* buffer = instance.engine->buffers.find(owner);
+  const SendBuffer* buffer = engine_of(instance).buffers.find(owner);
   if (buffer == nullptr) return Error(Errc::buffer, "no buffer is attached");
   const AttachedBuffer attached{buffer->address, buffer->size};
-  instance.engine->buffers.erase(owner);
+  engine_of(instance).buffers.erase(owner);
   return attached;
 }
 
 void forget_buffer(core::Instance& instance, const void* owner) {
-  if (instance.engine->buffers.find(owner) != nullptr) (void)detach_buffer(instance, owner);
+  if (engine_of(instance).buffers.find(owner) != nullptr) (void)detach_buffer(instance, owner);
 }
 
 void flush_buffers(core::Instance& instance) {
-  core::wait_until(instance, [&] { return instance.engine->buffers.idle(); });
+  core::wait_until(instance, [&] { return engine_of(instance).buffers.idle(); });
 }
 
 }  // namespace weft::p2p

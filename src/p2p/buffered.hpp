@@ -1,36 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Buffers for buffered mode (MPI 5.0 section 3.6): one for the process, one per session and per communicator.
-// An owner is the address of the session or communicator; null: the process.
-// Threading: under the instance lock.
+// Sends in buffered mode; the functions for buffers are in p2p.hpp. Threading: under the instance lock.
 #pragma once
-#include <cstdint>
-#include <unordered_map>
-
-#include "core/communicator.hpp"
+#include "p2p/message/transfer.hpp"
 
 namespace weft::p2p {
 
-struct SendBuffer;
+class Engine;
 
-class SendBuffers {
- public:
-  SendBuffers();
-  ~SendBuffers();
-  [[nodiscard]] SendBuffer* find(const void* owner);
-  /// Returns the buffer for sends on a communicator; null: none.
-  [[nodiscard]] SendBuffer* of(const core::Communicator& comm);
-  /// Returns the number of the oldest message in an owner's buffer; UINT64_MAX: none.
-  [[nodiscard]] uint64_t oldest(const void* owner);
-  [[nodiscard]] Status attach(const void* owner, void* address, int64_t size);
-  void erase(const void* owner);
-  [[nodiscard]] bool idle();
-  /// Number of the next message. A flush waits for the messages up to last_number().
-  uint64_t next_number() { return ++number_; }
-  [[nodiscard]] uint64_t last_number() const { return number_; }
-
- private:
-  std::unordered_map<const void*, SendBuffer> attached_;
-  uint64_t number_ = 0;
-};
+/// Packs the message into the attached buffer, sends it from there, and completes `t`.
+void buffered_send(Engine& engine, Transfer& t);
 
 }  // namespace weft::p2p

@@ -8,8 +8,12 @@
 #include "base/config.hpp"
 #include "base/trace.hpp"
 #include "datatype/predefined.hpp"
-#include "p2p/engine.hpp"
-#include "p2p/protocol/regions.hpp"
+#include "p2p/buffered.hpp"
+#include "p2p/engine/engine.hpp"
+#include "p2p/memory/device_copy.hpp"
+#include "p2p/protocol/device/put.hpp"
+#include "p2p/protocol/table.hpp"
+#include "p2p/unexpected.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -128,9 +132,53 @@ bool begin(Transfer& t, const Buffer& buffer, int rank, int tag, const Transfer*
   return false;
 }
 
+void bind(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,
+          core::ContextId context) {
+  t.bind(comm, type);
+  t.mode = mode;
+  t.context = context;
+}
+
+void dispatch(Transfer& t) {
+  Engine& engine = engine_of(t.comm->instance);
+  if (t.kind == core::Request::Kind::receive) {
+    t.key = key_of(t.rank, t.tag, t.context);
+    return engine.delivery.receive(t);
+  }
+  t.peer = t.comm->process(t.rank);
+  if (t.comm->revoked) [[unlikely]]
+    return engine.requests.complete(t, core::FailureDetector::revoked_error(*t.comm));
+  if (t.mode == SendMode::buffered)
+    buffered_send(engine, t);
+  else if (t.peer == engine.instance.self)
+    engine.loopback.send(t);
+  else
+    engine.outgoing.send(t);
+}
+
+/// Starts a transfer whose fields are filled in.
+void start_described(Transfer& t) {
+  trace::annotate(
+      {t.bytes, t.rank, t.tag, t.comm->number(), t.context != t.comm->context(core::Channel::user)});
+  if (t.memory.shareable()) [[unlikely]]
+    engine_of(t.comm->instance).classifications.set(t);
+  dispatch(t);
+}
+
+void describe_and_start(Transfer& t, const Buffer& buffer, int rank, int tag) {
+  const Transfer* const cached = engine_of(t.comm->instance).classifications.find(t);
+  if (begin(t, buffer, rank, tag, cached)) start_described(t);
+}
+
+/// Starts a persistent request whose buffer was classified when the request was created.
+void start_persistent(Transfer& t) {
+  t.transferred = t.remote = 0;
+  dispatch(t);
+}
+
 }  // namespace
 
-void check_types(core::Instance& instance) { instance.engine->check_types(); }
+void check_types(core::Instance& instance) { engine_of(instance).outgoing.check_types(); }
 
 Buffer host_bytes(const void* address, size_t bytes) {
   static const datatype::Datatype* const byte = datatype::predefined(datatype::kByte);
@@ -149,75 +197,43 @@ CompletedSend& CompletedSend::shared() {
   return shared;
 }
 
-void Engine::prepare(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,
-                     core::ContextId context) {
-  t.bind(comm, type);
-  t.mode = mode;
-  t.context = context;
-}
-
-void Engine::start(Transfer& t, const Buffer& buffer, int rank, int tag) {
-  const Transfer* const cached = t.comm->instance.engine->cached_transfer(t);
-  if (begin(t, buffer, rank, tag, cached)) start_described(t);
-}
-
-void Engine::start_described(Transfer& t) {
-  trace::annotate(
-      {t.bytes, t.rank, t.tag, t.comm->number(), t.context != t.comm->context(core::Channel::user)});
-  if (t.memory.shareable()) [[unlikely]]
-    t.comm->instance.engine->cache_classification(t);
-  dispatch(t);
-}
-
-// The transfer started last replaces the cached one, since it probably stays active longest.
-void Engine::cache_classification(Transfer& t) {
-  Transfer*& cached = cached_transfer(t);
-  if (cached != nullptr) cached->classification_cached = false;
-  cached = &t;
-  t.classification_cached = true;
-}
-
-void Engine::uncache_classification(Transfer& t) {
-  cached_transfer(t) = nullptr;
-  t.classification_cached = false;
-}
-
-void Engine::start_persistent(Transfer& t) {
-  t.transferred = t.remote = 0;
-  dispatch(t);
-}
-
-void Engine::dispatch(Transfer& t) {
-  Engine& engine = *t.comm->instance.engine;
-  if (t.kind == core::Request::Kind::receive) {
-    t.key = key_of(t.rank, t.tag, t.context);
-    return engine.receive(t);
+Status Transfer::start() {
+  rearm();
+  if (persistent_buffer) {
+    start_persistent(*this);
+    return {};
   }
-  t.peer = t.comm->process(t.rank);
-  if (t.comm->revoked) [[unlikely]]
-    return complete(t, core::FailureDetector::revoked_error(*t.comm));
-  if (t.mode == SendMode::buffered)
-    engine.buffered_send(t);
+  std::byte* const user_address = data() - std::exchange(shift, 0);
+  describe_and_start(*this, {user_address, count, type}, rank, tag);
+  return {};
+}
+
+Status Transfer::cancel() {
+  if (comm == nullptr || (complete() && !interrupted())) return {};
+  Engine& engine = engine_of(comm->instance);
+  if (kind == Kind::receive)
+    engine.delivery.cancel(*this);
   else
-    engine.send(t);
+    engine.rendezvous.cancel(*this);
+  return {};
 }
 
 void post_send(Transfer& t, const Buffer& buffer, int dest, int tag, core::Communicator& comm, SendMode mode,
                core::Channel channel) {
-  Engine::prepare(t, comm, *buffer.type, mode, comm.context(channel));
-  Engine::start(t, buffer, dest, tag);
+  bind(t, comm, *buffer.type, mode, comm.context(channel));
+  describe_and_start(t, buffer, dest, tag);
 }
 
 void post_send_in(core::ContextId context, Transfer& t, const Buffer& buffer, int dest, int tag,
                   core::Communicator& comm) {
-  Engine::prepare(t, comm, *buffer.type, SendMode::standard, context);
-  Engine::start(t, buffer, dest, tag);
+  bind(t, comm, *buffer.type, SendMode::standard, context);
+  describe_and_start(t, buffer, dest, tag);
 }
 
 void post_receive_in(core::ContextId context, Transfer& t, const Buffer& buffer, int source, int tag,
                      core::Communicator& comm) {
-  Engine::prepare(t, comm, *buffer.type, SendMode::standard, context);
-  Engine::start(t, buffer, source, tag);
+  bind(t, comm, *buffer.type, SendMode::standard, context);
+  describe_and_start(t, buffer, source, tag);
 }
 
 bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm, core::Channel channel) {
@@ -229,35 +245,36 @@ bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm,
   if (!packed) return false;
   const auto bytes = static_cast<uint64_t>(*packed);
   if (!send_now(buffer.address, bytes, dest, tag, comm, channel)) return false;
-  trace::annotate({bytes, dest, tag, comm.number(), channel != core::Channel::user});  // else start() does
+  trace::annotate(
+      {bytes, dest, tag, comm.number(), channel != core::Channel::user});  // else start_described() does
   return true;
 }
 
 bool send_now(const void* from, uint64_t bytes, int dest, int tag, core::Communicator& comm,
               core::Channel channel) {
-  return comm.instance.engine->send_now(from, bytes, comm.process(dest), tag, comm, channel);
+  return engine_of(comm.instance).outgoing.send_now(from, bytes, comm.process(dest), tag, comm, channel);
 }
 
 void post_contiguous(Transfer& t, const Buffer& buffer, uint64_t bytes, int rank, int tag,
                      core::Communicator& comm) {
-  Engine::prepare(t, comm, *buffer.type, SendMode::standard, comm.context(core::Channel::user));
+  bind(t, comm, *buffer.type, SendMode::standard, comm.context(core::Channel::user));
   t.contiguous = true;
   t.bytes = bytes;
   t.rank = rank;
   t.tag = tag;
-  if (classify(t, buffer, comm.instance.engine->cached_transfer(t))) [[likely]]
-    return Engine::start_described(t);
+  if (classify(t, buffer, engine_of(comm.instance).classifications.find(t))) [[likely]]
+    return start_described(t);
   complete_immediately(t, buffer, false);
 }
 
 void post_receive(Transfer& t, const Buffer& buffer, int source, int tag, core::Communicator& comm,
                   core::Channel channel) {
-  Engine::prepare(t, comm, *buffer.type, SendMode::standard, comm.context(channel));
-  Engine::start(t, buffer, source, tag);
+  bind(t, comm, *buffer.type, SendMode::standard, comm.context(channel));
+  describe_and_start(t, buffer, source, tag);
 }
 
 void prepare(Transfer& t, const Buffer& buffer, int rank, int tag, core::Communicator& comm, SendMode mode) {
-  Engine::prepare(t, comm, *buffer.type, mode, comm.context(core::Channel::user));
+  bind(t, comm, *buffer.type, mode, comm.context(core::Channel::user));
   t.rank = rank;
   t.tag = tag;
   t.persistent = true;
@@ -270,37 +287,42 @@ void prepare(Transfer& t, const Buffer& buffer, int rank, int tag, core::Communi
 
 void post_matched_receive(Transfer& t, const Buffer& buffer, UnexpectedMessage& message,
                           core::Communicator& comm) {
-  Engine::prepare(t, comm, *buffer.type, SendMode::standard, comm.context(core::Channel::user));
+  bind(t, comm, *buffer.type, SendMode::standard, comm.context(core::Channel::user));
   if (!begin(t, buffer, message.completion.source, message.completion.tag)) {
-    comm.instance.engine->discard(message);
+    engine_of(comm.instance).delivery.discard(message);
     return;
   }
-  comm.instance.engine->receive_message(t, message);
+  engine_of(comm.instance).delivery.receive_message(t, message);
 }
 
 const UnexpectedMessage* probe(int source, int tag, core::Communicator& comm) {
-  return comm.instance.engine->find(key_of(source, tag, comm.context(core::Channel::user)));
+  return engine_of(comm.instance).delivery.find(key_of(source, tag, comm.context(core::Channel::user)));
 }
 
 Status check_source(int source, core::Communicator& comm) {
-  return comm.instance.engine->check_source(source, comm);
+  Engine& engine = engine_of(comm.instance);
+  if (!engine.delivery.checks_sources()) [[likely]]
+    return {};
+  return engine.failures.check_source(source, comm);
 }
 
-void resume_receives(core::Communicator& comm) { comm.instance.engine->resume_receives(comm); }
+void resume_receives(core::Communicator& comm) { engine_of(comm.instance).failures.resume_receives(comm); }
 
 UnexpectedMessage* matched_probe(int source, int tag, core::Communicator& comm) {
   UnexpectedMessage* message =
-      comm.instance.engine->find(key_of(source, tag, comm.context(core::Channel::user)));
+      engine_of(comm.instance).delivery.find(key_of(source, tag, comm.context(core::Channel::user)));
   if (message == nullptr) return nullptr;
-  comm.instance.engine->extract(*message);
+  engine_of(comm.instance).delivery.extract(*message);
   message->matched = true;
   message->comm = &comm;
   comm.retain();
   return message;
 }
 
-BatchScope::BatchScope(core::Instance& instance) : engine_(*instance.engine) { engine_.start_batch(); }
-BatchScope::~BatchScope() { engine_.end_batch(); }
+BatchScope::BatchScope(core::Instance& instance) : engine_(engine_of(instance)) {
+  engine_.copies.start_batch();
+}
+BatchScope::~BatchScope() { engine_.copies.end_batch(); }
 
 Error no_memory_for_copy(uint64_t bytes) {
   return {Errc::no_mem, "no memory for a copy of " + std::to_string(bytes) +
@@ -316,7 +338,7 @@ Status pack_to_host(const Buffer& buffer, std::vector<std::byte>& packed) {
   } catch (const std::bad_alloc&) {
     return no_memory_for_copy(t.bytes);
   }
-  return Engine::pack_out(t, packed.data());
+  return pack_out(t, packed.data());
 }
 
 core::Completion describe(const UnexpectedMessage& message) { return message.completion; }
@@ -330,21 +352,27 @@ HandleState check_message(const void* handle) {
 core::Communicator* communicator_of(const UnexpectedMessage& message) { return message.comm; }
 
 Status create(core::Instance& instance) {
-  auto engine = Engine::create(instance);
-  if (!engine) return std::move(engine).error();
-  instance.engine = engine->release();
-  instance.add(*instance.engine);
+  const auto make_puts = [](Engine& engine) -> std::unique_ptr<AdvertisedReceives> {
+    return std::make_unique<PutProtocol>(engine);
+  };
+  instance.waits.set_find_similar(find_similar);
+  instance.messaging = std::make_unique<Engine>(instance, protocol_table(), make_puts).release();
+  instance.add(*instance.messaging);
   return {};
 }
 
-Status connect(core::Instance& instance) { return instance.engine->connect(); }
+Status connect(core::Instance& instance) {
+  Engine& engine = engine_of(instance);
+  return engine.connections.connect(engine.delivery);
+}
 
-bool connected(const core::Instance& instance) { return instance.engine->connected(); }
+bool connected(const core::Instance& instance) { return engine_of(instance).connections.connected(); }
 
 void quiesce(core::Instance& instance) {
-  instance.engine->drain();
-  instance.engine->leave_network();
-  instance.engine->close_device();
+  Engine& engine = engine_of(instance);
+  engine.drain();
+  engine.connections.leave_network();
+  engine.close_device();
 }
 
 }  // namespace weft::p2p

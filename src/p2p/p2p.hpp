@@ -12,10 +12,11 @@
 #include "core/communicator.hpp"
 #include "core/instance.hpp"
 #include "core/request.hpp"
-#include "p2p/transfer.hpp"
+#include "p2p/message/transfer.hpp"
 
 namespace weft::p2p {
 
+class Engine;
 struct UnexpectedMessage;  ///< after a matched probe, the object behind an MPI_Message handle
 
 /// Creates the instance's engine, which lives as long as the process. Local: connects this process only.
@@ -107,7 +108,6 @@ class BatchScope {
 
 /// Buffered mode (MPI 5.0 section 3.6): the size of an attached buffer bounds the bytes in flight. `owner`:
 /// address of a communicator or session; null: the process.
-inline constexpr int64_t kAutomatic = -1;  ///< size of MPI_BUFFER_AUTOMATIC: unbounded
 struct AttachedBuffer {
   void* address;
   int64_t size;

@@ -2,7 +2,7 @@
 #include "p2p/traffic.hpp"
 
 #include "base/counters.hpp"
-#include "p2p/engine.hpp"
+#include "p2p/engine/engine.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -15,36 +15,30 @@ uint64_t value_of(const char* counter) {
 
 }  // namespace
 
-Traffic traffic_with(const Peer& peer) {
-  if (peer.transport == nullptr)
-    return {peer.sent, peer.sent_bytes, peer.sent, peer.sent_bytes};  // to itself
-  return {peer.sent + peer.puts, peer.sent_bytes, peer.arrived + peer.puts_arrived, peer.arrived_bytes};
+Traffic traffic_with(core::Instance& instance, uint32_t process) {
+  return traffic_with(engine_of(instance).peers[process]);
 }
 
-Traffic traffic(const Engine& engine, Distance distance) {
-  Traffic sum = engine.forgotten(distance);
-  engine.for_each_peer([&](uint32_t process, const Peer& peer) {
-    if (engine.distance_of(process, peer) == distance) sum += traffic_with(peer);
-  });
-  return sum;
+Traffic traffic(const core::Instance& instance, Distance distance) {
+  return engine_of(instance).peers.traffic(distance);
 }
 
-Traffic traffic(const Engine& engine) {
+Traffic traffic(const core::Instance& instance) {
   Traffic sum;
   for (int distance = 0; distance < kDistances; ++distance)
-    sum += traffic(engine, static_cast<Distance>(distance));
+    sum += traffic(instance, static_cast<Distance>(distance));
   return sum;
 }
 
-Traffic traffic_from_host(const Engine& engine) {
-  Traffic sum = traffic(engine, Distance::host);
-  sum += traffic(engine, Distance::network);
+Traffic traffic_from_host(const core::Instance& instance) {
+  Traffic sum = traffic(instance, Distance::host);
+  sum += traffic(instance, Distance::network);
   return {sum.sent - value_of("p2p.device_sent_messages") - value_of("p2p.managed_sent_messages"),
           sum.sent_bytes - value_of("p2p.device_sent_bytes") - value_of("p2p.managed_sent_bytes")};
 }
 
-uint64_t matched_on_arrival(const Engine& engine) {
-  return traffic(engine).received - value_of("p2p.unexpected_arrivals") - value_of("p2p.revoked_messages");
+uint64_t matched_on_arrival(const core::Instance& instance) {
+  return traffic(instance).received - value_of("p2p.unexpected_arrivals") - value_of("p2p.revoked_messages");
 }
 
 }  // namespace weft::p2p

@@ -2,7 +2,7 @@
 #include "p2p/unexpected.hpp"
 
 #include "core/communicator.hpp"
-#include "p2p/engine.hpp"
+#include "p2p/engine/engine.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -22,7 +22,7 @@ const core::Communicator* communicator_of(core::ContextId context) {
 }  // namespace
 
 bool find_similar(const core::Operands& wanted, const core::Communicator& comm, core::SimilarMessage& found) {
-  const auto& unexpected = comm.instance.engine->unexpected();
+  const auto& unexpected = engine_of(comm.instance).delivery.unexpected();
   const core::ContextId context = comm.context(core::Channel::user);
   const auto take = [&](const match::MatchEntry& entry, const core::Communicator& of) {
     const auto& message = static_cast<const UnexpectedMessage&>(entry);
@@ -50,7 +50,7 @@ bool find_similar(const core::Operands& wanted, const core::Communicator& comm, 
 
 std::vector<core::SimilarMessage> unreceived(const core::Instance& instance) {
   std::vector<core::SimilarMessage> found;
-  instance.engine->unexpected().for_all([&](const match::MatchEntry& entry) {
+  engine_of(instance).delivery.unexpected().for_all([&](const match::MatchEntry& entry) {
     const match::Key& key = entry.key();
     if ((key.context & kChannels) != 0) return;
     const auto& message = static_cast<const UnexpectedMessage&>(entry);

@@ -14,7 +14,7 @@
 #include "core/communicator.hpp"
 #include "core/instance.hpp"
 #include "device/stream.hpp"
-#include "p2p/transfer.hpp"
+#include "p2p/message/transfer.hpp"
 #include "stream/mailbox.hpp"
 #include "stream/request.hpp"
 #include "stream/self_messages.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "p2p/transfer.hpp"
+#include "p2p/message/transfer.hpp"
 
 namespace weft::stream {
 namespace {

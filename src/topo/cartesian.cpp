@@ -5,7 +5,7 @@
 #include <climits>
 #include <string>
 
-#include "p2p/transfer.hpp"
+#include "p2p/message/transfer.hpp"
 #include "topo/create.hpp"
 
 namespace weft::topo {

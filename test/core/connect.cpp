@@ -27,7 +27,7 @@
 #include "coll/construct/connect.hpp"
 #include "core/process_address.hpp"
 #include "datatype/predefined.hpp"
-#include "p2p/jobs.hpp"
+#include "p2p/engine/jobs.hpp"
 #include "p2p/p2p.hpp"
 #include "transport/shm/shm.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Eager limits of host messages on measured machines (bench/results/host-limits.json), and the selection of
 // the receiver's protocol from the table.
-#include "p2p/protocol/choice.hpp"
+#include "p2p/engine/choice.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "p2p/protocol/protocol.hpp"
+#include "p2p/protocol/all.hpp"
+#include "p2p/protocol/table.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -77,7 +78,7 @@ std::vector<MessageInfo> local_messages() {
 
 TEST(Selection, ChoosesTheFastestProtocolInsideAHost) {
   for (const MessageInfo& message : local_messages()) {
-    const Protocol* const selected = select(message);
+    const Protocol* const selected = protocol_table().select(message);
     ASSERT_NE(selected, nullptr);
     EXPECT_EQ(selected->name, expected_protocol(message))
         << static_cast<int>(message.to) << message.device << message.region << message.bounce;
@@ -89,12 +90,12 @@ TEST(Selection, FallsBackToFragmentsOfAnyMessage) {
     uint32_t tried = 0;
     unsigned last_cost = 0;
     const Protocol* last = nullptr;
-    while (const Protocol* const selected = select(message, tried)) {
-      EXPECT_EQ(tried >> index_of(*selected) & 1, 0u);
+    while (const Protocol* const selected = protocol_table().select(message, tried)) {
+      EXPECT_EQ(tried >> protocol_table().index_of(*selected) & 1, 0u);
       EXPECT_GE(cost_of(*selected, message), last_cost);
       last_cost = cost_of(*selected, message);
       last = selected;
-      tried |= uint32_t{1} << index_of(*selected);
+      tried |= uint32_t{1} << protocol_table().index_of(*selected);
     }
     EXPECT_EQ(last, &kFragments);
   }
@@ -107,17 +108,17 @@ TEST(Selection, ChoosesOneProtocolBetweenHosts) {
       message.to = to;
       message.device = device;
       message.rkey = true;
-      EXPECT_EQ(select(message), &kRmaGet);
+      EXPECT_EQ(protocol_table().select(message), &kRmaGet);
       message.rkey = false;
-      EXPECT_EQ(select(message), device ? &kRmaFragments : &kFragments);
+      EXPECT_EQ(protocol_table().select(message), device ? &kRmaFragments : &kFragments);
     }
 }
 
 TEST(ProtocolTable, HasEveryProtocolOnce) {
   std::set<std::string> names;
-  for (const Protocol* const protocol : protocols()) {
+  for (const Protocol* const protocol : protocol_table().all()) {
     EXPECT_TRUE(names.insert(protocol->name).second) << protocol->name;
-    EXPECT_EQ(protocols()[index_of(*protocol)], protocol);
+    EXPECT_EQ(protocol_table().at(protocol_table().index_of(*protocol)), protocol);
     // A protocol that the receiver selects can be started, and one with a CTS can be polled.
     EXPECT_EQ(protocol->applicable != nullptr, protocol->init != nullptr) << protocol->name;
     EXPECT_EQ(protocol->applicable != nullptr, protocol->copies != 0) << protocol->name;

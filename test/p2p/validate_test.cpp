@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Validation of incoming messages: each type is accepted at its full size and refused when truncated.
-#include "p2p/validate.hpp"
+#include "p2p/message/validate.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <vector>
 
-#include "p2p/header.hpp"
+#include "p2p/message/header.hpp"
 
 namespace weft::p2p {
 namespace {

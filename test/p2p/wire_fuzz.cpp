@@ -20,7 +20,7 @@
 #include "core/communicator.hpp"
 #include "core/group.hpp"
 #include "datatype/predefined.hpp"
-#include "p2p/engine.hpp"
+#include "p2p/engine/engine.hpp"
 #include "p2p/p2p.hpp"
 
 namespace weft::p2p {
@@ -75,12 +75,12 @@ class Fuzzer {
         if (!victim.transfer->complete()) return false;
       return true;
     });
-    CHECK(instance_.engine->in_flight() == 0);
+    CHECK(engine_of(instance_).requests.size() == 0);
     for (Victim& victim : victims_) {
       restart(victim, true);  // to or from a lost peer: ends at once
       CHECK(victim.transfer->complete() && !victim.transfer->outcome);
     }
-    CHECK(instance_.engine->in_flight() == 0);
+    CHECK(engine_of(instance_).requests.size() == 0);
     discard_unreceived();
   }
 
@@ -111,8 +111,8 @@ class Fuzzer {
       if (message.peer == kForger) messages.push_back(&message);
     });
     for (UnexpectedMessage* message : messages) {
-      instance_.engine->extract(*message);
-      instance_.engine->discard(*message);
+      engine_of(instance_).delivery.extract(*message);
+      engine_of(instance_).delivery.discard(*message);
     }
   }
 

@@ -13,7 +13,7 @@ LICENCE = "// SPDX-License-Identifier: BSD-3-Clause\n"
 
 
 class Checks(unittest.TestCase):
-    def run_check(self, tool, files, **variables):
+    def run_check(self, tool, files, options=(), **variables):
         """Runs a check on a tree made from {path: text}, which is no repository; returns (status, output)."""
         with tempfile.TemporaryDirectory() as root:
             for path, text in {"CMakeLists.txt": "#" + LICENCE + TABLE, **files}.items():
@@ -21,7 +21,7 @@ class Checks(unittest.TestCase):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(text)
-            command = [sys.executable, os.path.join(TOOLS, tool), "--root", root]
+            command = [sys.executable, os.path.join(TOOLS, tool), "--root", root, *options]
             environment = {**os.environ, **variables}
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)
             return done.returncode, done.stdout
@@ -50,6 +50,32 @@ class Checks(unittest.TestCase):
         self.assertEqual(check(high__a='#include "core/low/b.hpp"\n', low__b=""), 0)
         self.assertEqual(check(low__b='#include "core/high/a.hpp"\n', high__a=""), 1)
         self.assertEqual(check(a=""), 1)
+
+    def test_sublayers_of_a_folder(self):
+        def check(**files):
+            files = {"src/core/" + name.replace("__", "/") + ".hpp": text for name, text in files.items()}
+            table = TABLE + "weft_sublayers(core low high)\nweft_sublayers(core/high first second .)\n"
+            return self.run_check("check_layers.py", {"CMakeLists.txt": table, **files})[0]
+
+        self.assertEqual(check(high__second__a='#include "core/high/first/b.hpp"\n', high__first__b=""), 0)
+        self.assertEqual(check(high__first__a='#include "core/high/second/b.hpp"\n', high__second__b=""), 1)
+        self.assertEqual(check(high__a='#include "core/high/second/b.hpp"\n', high__second__b=""), 0)
+        self.assertEqual(check(high__second__a='#include "core/high/b.hpp"\n', high__b=""), 1)
+        self.assertEqual(check(high__third__a=""), 1)
+
+    def test_class_sizes(self):
+        def check(body):
+            text = LICENCE + "struct Exempt {\n" + body + "};\n"
+            return self.run_check("check_class_sizes.py", {"src/base/a.hpp": text}, options=("--limit", "2"))[0]
+
+        few = "void a();\nint b() const { return f(1); }\n"
+        data = "int x = f(3), y{2};\nstd::function<void(int)> z;\nvoid (*hook)(int) = nullptr;\nint w = 1;\n"
+        others = "Exempt() = default;\nstruct Inner { void c(); void d(); };\nfriend void e();\nusing F = void(int);\n"
+        self.assertEqual(check(few + data + others), 0)
+        for third in ("void c(int = f(2));", "Exempt& operator=(const Exempt& other);", "explicit Exempt(int n) : x(n) {}",
+                      "template <class F> void c(F&& f) { f({}); }", "private: [[nodiscard]] static int c();"):  # fmt: skip
+            with self.subTest(third=third):
+                self.assertEqual(check(few + data + others + third + "\n"), 1)
 
     def test_files_of_a_layer_itself(self):
         def check(order, **files):

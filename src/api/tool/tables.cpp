@@ -8,7 +8,7 @@
 #include "api/handles.hpp"
 #include "api/tool/tool.hpp"
 #include "coll/schedule/hints.hpp"
-#include "p2p/engine.hpp"
+#include "p2p/engine/engine.hpp"
 #include "p2p/traffic.hpp"
 
 namespace weft::api::tool {
@@ -18,14 +18,16 @@ namespace {
 // exists: bound().
 void read_unexpected(const Binding& binding, uint64_t* value) {
   *value = 0;
-  g_instance->engine->unexpected().for_each(binding.id,
-                                            [&](const p2p::match::MatchEntry&) { return ++*value != 0; });
+  p2p::engine_of(*g_instance).delivery.unexpected().for_each(binding.id, [&](const p2p::match::MatchEntry&) {
+    return ++*value != 0;
+  });
 }
 
 void read_posted(const Binding& binding, uint64_t* value) {
   *value = 0;
-  g_instance->engine->posted().for_each(
-      [&](const p2p::match::Node& node) { *value += node.key.context == binding.id; });
+  p2p::engine_of(*g_instance).delivery.posted().for_each([&](const p2p::match::Node& node) {
+    *value += node.key.context == binding.id;
+  });
 }
 
 void read_pending(const Binding& binding, uint64_t* value) {
@@ -50,7 +52,7 @@ template <uint64_t p2p::Traffic::*member>
 void read_peers(const Binding& binding, uint64_t* values) {
   const core::Communicator& comm = communicator_of(binding);
   for (int rank = 0; rank < comm.remote_size(); ++rank)
-    values[rank] = p2p::traffic_with(g_instance->engine->peer(comm.process(rank))).*member;
+    values[rank] = p2p::traffic_with(*g_instance, comm.process(rank)).*member;
 }
 
 template <uint64_t io::File::Accesses::*member>
@@ -61,16 +63,17 @@ void read_file(const Binding& binding, uint64_t* value) {
 /// Reads a value of the engine; 0 before the first initialisation of MPI.
 template <auto read>
 void read_engine(const Binding&, uint64_t* value) {
-  *value = g_instance != nullptr && g_instance->engine != nullptr ? read(*g_instance->engine) : 0;
+  *value = g_instance != nullptr && g_instance->messaging != nullptr ? read(*g_instance) : 0;
 }
 template <uint64_t p2p::Traffic::*member>
-constexpr auto kAll = read_engine<[](const p2p::Engine& engine) { return p2p::traffic(engine).*member; }>;
+constexpr auto kAll =
+    read_engine<[](const core::Instance& instance) { return p2p::traffic(instance).*member; }>;
 template <uint64_t p2p::Traffic::*member, p2p::Distance distance>
 constexpr auto kWithin =
-    read_engine<[](const p2p::Engine& engine) { return p2p::traffic(engine, distance).*member; }>;
+    read_engine<[](const core::Instance& instance) { return p2p::traffic(instance, distance).*member; }>;
 template <uint64_t p2p::Traffic::*member>
 constexpr auto kFromHost =
-    read_engine<[](const p2p::Engine& engine) { return p2p::traffic_from_host(engine).*member; }>;
+    read_engine<[](const core::Instance& instance) { return p2p::traffic_from_host(instance).*member; }>;
 
 constexpr int kCount = MPI_T_PVAR_CLASS_COUNTER, kBytes = MPI_T_PVAR_CLASS_AGGREGATE;
 constexpr int kLevel = MPI_T_PVAR_CLASS_LEVEL;
@@ -93,7 +96,9 @@ const PerformanceVariable kComputed[] = {
     {"p2p.posted_matches", "Messages that have arrived after their receive was posted", kCount, nullptr,
      read_engine<p2p::matched_on_arrival>},
     {"p2p.posted_receives", "Receives that wait for a message", kLevel, nullptr,
-     read_engine<[](const p2p::Engine& engine) -> uint64_t { return engine.posted().size(); }>},
+     read_engine<[](const core::Instance& instance) -> uint64_t {
+       return p2p::engine_of(instance).delivery.posted().size();
+     }>},
     {"p2p.received_bytes", "Bytes of messages that have arrived", kBytes, nullptr,
      kAll<&Traffic::received_bytes>},
     {"p2p.received_messages", "Messages that have arrived", kCount, nullptr, kAll<&Traffic::received>},

@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "coll/bootstrap/group.hpp"
 #include "core/instance.hpp"
-#include "p2p/jobs.hpp"
+#include "p2p/engine/jobs.hpp"
 
 namespace weft::coll {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "coll/construct/communicators.hpp"
-#include "p2p/jobs.hpp"
+#include "p2p/engine/jobs.hpp"
 
 namespace weft::coll {
 

@@ -13,7 +13,7 @@
 #include "device/copy.hpp"
 #include "device/pack.hpp"
 #include "device/pool.hpp"
-#include "p2p/protocol/device_copy.hpp"
+#include "p2p/memory/device_copy.hpp"
 
 namespace weft::coll {
 namespace {

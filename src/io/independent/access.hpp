@@ -7,7 +7,7 @@
 #include "base/result.hpp"
 #include "io/backend/target.hpp"
 #include "io/view/view.hpp"
-#include "p2p/transfer.hpp"
+#include "p2p/message/transfer.hpp"
 
 namespace weft::io {
 

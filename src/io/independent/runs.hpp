@@ -11,7 +11,7 @@
 
 #include "io/backend/copy.hpp"
 #include "io/backend/descriptor.hpp"
-#include "p2p/transfer.hpp"
+#include "p2p/message/transfer.hpp"
 
 namespace weft::io {
 

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Regions: GPU allocations that messages name: exported to peers of this host, and their mappings here (CUDA
+// IPC). Threading: under the instance lock.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "base/result.hpp"
+#include "device/memory.hpp"
+#include "p2p/message/transfer.hpp"
+#include "transport/cuda_ipc/ipc.hpp"
+
+namespace weft::p2p {
+
+class Engine;
+
+struct ReadyToSend;
+
+/// State that a persistent request on device memory keeps between starts: its buffer stays classified, and
+/// its region and mapping stay valid until the IPC caches withdraw them.
+struct PersistentBuffer {
+  transport::cuda_ipc::RegionName name{};           ///< this process's allocation
+  uint64_t withdrawals = 0;                         ///< Exporter::withdrawals() when `name` was sent
+  bool known_to_peer = false;                       ///< the peer has the region of `name`
+  transport::cuda_ipc::Mapping* mapping = nullptr;  ///< of `peer_region`, an allocation of `peer`
+  transport::cuda_ipc::RegionName peer_region{};
+  uint64_t closures = 0;  ///< Importer::closures() when `mapping` was opened
+  uint32_t peer = 0;
+};
+
+class Regions {
+ public:
+  explicit Regions(Engine& engine) : engine_(engine) {}
+
+  // Sender.
+  /// Appends the region of an allocation to an RTS, or its name if the peer has the region. Returns the
+  /// appended bytes.
+  Result<size_t> append_export(const device::Memory& memory, uint32_t to, ReadyToSend& rts, std::byte* out);
+  /// Appends the name of the region of a persistent request that the peer has; nullopt: the peer needs the
+  /// region itself.
+  std::optional<size_t> append_cached(Transfer& t, ReadyToSend& rts, std::byte* out);
+  void cache(Transfer& t);
+  /// Sends the peer the region of an allocation, once. Returns false if the peer cannot map it.
+  [[nodiscard]] bool send(Transfer& t, const device::Memory& memory, uint32_t to);
+
+  // Receiver.
+  /// Stores the region of an RTS. Called on arrival, before matching: a later RTS of the peer, which only
+  /// names the region, may be matched first.
+  void add(uint32_t source, const ReadyToSend& rts);
+  /// Maps the region of the sender; null if that is impossible, reported as a slow path.
+  [[nodiscard]] transport::cuda_ipc::Mapping* map(const Transfer& t, const ReadyToSend& rts);
+  /// Returns the mapping of an allocation of the peer of `t`; null: unknown or not mappable.
+  [[nodiscard]] transport::cuda_ipc::Mapping* map(const Transfer& t, uint64_t base, uint64_t buffer_id);
+
+ private:
+  [[nodiscard]] bool still_known(Transfer& t);
+  [[nodiscard]] Result<transport::cuda_ipc::Mapping*> open(const Transfer& t,
+                                                           const transport::cuda_ipc::Region& region);
+  void cache_mapping(const Transfer& t, const transport::cuda_ipc::RegionName& peer_region,
+                     transport::cuda_ipc::Mapping& mapping);
+
+  Engine& engine_;
+};
+
+}  // namespace weft::p2p

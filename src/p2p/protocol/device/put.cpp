@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Advertised receives (ready to receive, RTR): a sender that finds an open RTR puts its message into the
+// receive buffer, so the later side starts the copy. Correctness: docs/adr/0016.
+#include "p2p/protocol/device/put.hpp"
+
+#include <algorithm>
+
+#include "base/clock.hpp"
+#include "base/config.hpp"
+#include "base/counters.hpp"
+#include "base/log.hpp"
+#include "base/trace.hpp"
+#include "p2p/engine/engine.hpp"
+#include "p2p/engine/protocol.hpp"
+#include "p2p/engine/regions.hpp"
+#include "p2p/message/errors.hpp"
+#include "p2p/protocol/device/choice.hpp"
+#include "p2p/protocol/device/protocols.hpp"
+
+namespace weft::p2p {
+namespace {
+
+using transport::cuda_ipc::Mapping;
+using transport::cuda_ipc::RegionName;
+using transport::shm::ReadyToReceive;
+using Phase = ReadyToReceive::Phase;
+
+config::Choice setting_put(
+    "gpu.put", 0, {"auto", "on", "off"},
+    "Advertise receives on GPU memory to their senders, which then put their messages into them: auto (less "
+    "often to peers that do not use it), on, off.",
+    "small and medium GPU messages are slower with advertised receives than without (off)");
+config::Size setting_put_max(
+    "gpu.put_max", size_t{16} << 20, 0, size_t{1} << 40,
+    "Largest receive in bytes on GPU memory that is advertised to its sender: a copy engine reads "
+    "large messages faster than it writes them.");
+config::Size setting_rtr_wait("gpu.rtr_wait", 400, 0, 1'000'000,
+                              "Time in nanoseconds that a GPU message in reply to the peer's last one spins "
+                              "for the RTR before it sends its RTS; larger values make puts more likely.");
+
+counters::Counter advertised("p2p.advertised_receives", counters::Unit::events,
+                             "Receives on GPU memory advertised to their senders");
+counters::Counter retracted("p2p.retracted_receives", counters::Unit::events,
+                            "Advertised receives that were retracted");
+counters::Counter put_messages("p2p.puts", counters::Unit::events,
+                               "GPU messages put into an advertised receive");
+counters::Counter rtr_waits("p2p.rtr_waits", counters::Unit::events, "Sends that waited for an RTR");
+counters::Counter rtr_timeouts("p2p.rtr_timeouts", counters::Unit::events,
+                               "Sends that waited for an RTR until the timeout");
+
+constexpr uint64_t kSlowRtrWaitNs = 1500;  // minimum where an RTR takes long: see rtr_wait_of()
+constexpr uint32_t kMaxMisses = 8;  // consecutive misses before only one in kRetryInterval attempts is made
+constexpr uint32_t kRetryInterval = 32;
+
+/// Returns whether to make another attempt after so many consecutive misses.
+bool should_try(uint32_t& misses) { return misses < kMaxMisses || misses++ % kRetryInterval == 0; }
+
+/// Returns whether a message is too large for the resident kernel.
+bool by_copy_engine(uint64_t bytes) { return device::kernel_options_for(bytes).resident_blocks == 0; }
+
+/// Misses are counted by executor: small messages that do not find a receive say little about large ones.
+PutMisses& misses_of(Peer& peer, uint64_t bytes) { return peer.put_misses[by_copy_engine(bytes) ? 1 : 0]; }
+
+/// Returns whether a peer can map the buffer of a contiguous transfer.
+bool mappable(const Transfer& t) { return t.memory.shareable() && t.memory.covers(t.address, t.bytes); }
+
+/// Returns whether a send may be put into a bounce buffer of its receiver.
+bool uses_put_bounce(const Transfer& t) {
+  return t.contiguous && t.memory.on_device() && !t.memory.shareable() && may_put_bounce(t.bytes);
+}
+
+/// Returns how long a send spins for an RTR, in ns. A bounce buffer takes two cache lines, and cuMemMap
+/// memory one driver query per mapping. The alternatives are 3 us slower for both.
+uint64_t rtr_wait_of(const Transfer& t) {
+  const uint64_t usual = setting_rtr_wait;
+  return uses_put_bounce(t) || t.memory.mapped ? std::max(usual, kSlowRtrWaitNs) : usual;
+}
+
+void advertise_bounce(const PutBounce& bounce, ReadyToReceive& rtr) {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  rtr.flag.store(bounce.arena->flags(bounce.number), kRelaxed);
+  rtr.epoch.store(bounce.epoch, kRelaxed);
+  rtr.incoming_bytes.store(0, kRelaxed);
+}
+
+bool is_bounce(uint64_t state) { return ReadyToReceive::phase_of(state) == Phase::bounce; }
+bool is_advertised(uint64_t state) {
+  return ReadyToReceive::phase_of(state) == Phase::open || is_bounce(state);
+}
+
+[[gnu::cold]] Error not_written() {
+  return Error(Errc::other, "the sender's GPU could not write into the receive buffer: see its own error");
+}
+
+bool send(Engine& engine, Transfer& t) { return engine.puts->put(t); }
+bool progress(Engine& engine, Transfer& t) { return engine.puts->poll(t); }
+
+}  // namespace
+
+constinit const Protocol kPut{
+    .name = "put",
+    .text = "the sender copies into the receive buffer, which its receiver has advertised",
+    .send = send,
+    .progress = progress};
+
+bool may_put(uint64_t capacity) { return capacity <= setting_put_max && !setting_put.is("off"); }
+
+uint32_t PutProtocol::self() const { return engine_.instance.self; }
+
+ReadyToReceive& PutProtocol::slot_at(uint32_t slot) const {
+  return engine_.instance.shm->rtr_slot(self(), slot);
+}
+
+// Receiver.
+
+/// A receive may be advertised if its peer can map its GPU memory or a bounce buffer, its burst is short, and
+/// it is the first to match the next message of its key.
+bool PutProtocol::may_advertise(const Transfer& t) const {
+  if (!t.contiguous || engine_.copies.expects_burst()) return false;
+  if (mappable(t) ? !may_put(t.bytes) : !t.memory.on_device() || !may_put_bounce(t.bytes)) return false;
+  return t.key.source != match::kAny && t.key.tag != match::kAny &&
+         engine_.delivery.posted().wildcards() == 0 && engine_.delivery.posted().first(t.key) == &t;
+}
+
+void PutProtocol::advertise(Transfer& t) {
+  if (engine_.instance.shm == nullptr || !may_advertise(t)) return;
+  const uint32_t slot = rtr_slot_of(t.key), source = t.comm->process(t.rank);
+  if (advertised_[slot] != nullptr || source == self()) return;
+  Peer& peer = engine_.peers[source];
+  if (peer.remote || engine_.instance.failures.failed(source)) return;
+  if (!should_try(misses_of(peer, t.bytes).advertised) && !setting_put.is("on")) return;
+  PutBounce& bounce = bounces_[slot];
+  if (!mappable(t) && !reserve_bounce(t, bounce)) return;
+  const device::Memory& memory = bounce.arena != nullptr ? bounce.arena->memory : t.memory;
+  if (!engine_.regions.send(t, memory, source)) return bounce.release();
+  ReadyToReceive& rtr = slot_at(slot);
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  WEFT_ASSERT(ReadyToReceive::phase_of(rtr.state.load(kRelaxed)) == Phase::idle);  // P1
+  if (bounce.arena != nullptr) advertise_bounce(bounce, rtr);
+  const void* const at = bounce.arena != nullptr ? bounce.arena->at(bounce.number) : t.address;
+  rtr.context.store(t.key.context, kRelaxed);
+  rtr.envelope.store(envelope_of(t.key), kRelaxed);
+  rtr.seen.store(peer.arrived, kRelaxed);
+  rtr.address.store(reinterpret_cast<uint64_t>(at), kRelaxed);
+  rtr.bytes.store(t.bytes, kRelaxed);
+  rtr.base.store(memory.base, kRelaxed);
+  rtr.buffer_id.store(memory.buffer_id, kRelaxed);
+  const uint64_t number = (rtr.state.load(kRelaxed) >> ReadyToReceive::kPhaseBits) + 1;
+  rtr.state.store(
+      number << ReadyToReceive::kPhaseBits | (bounce.arena != nullptr ? Phase::bounce : Phase::open),
+      std::memory_order_release);
+  WEFT_ASSERT(t.queued && t.key.source != match::kAny && t.key.tag != match::kAny);  // M3
+  advertised_[slot] = &t;
+  t.advertised = static_cast<uint8_t>(slot + 1);
+  t.use(kPut);
+  engine_.requests.start_polling(t);
+  advertised.add();
+}
+
+void PutProtocol::clear_advertised(Transfer& t) {
+  const uint32_t slot = t.advertised - 1u;
+  advertised_[slot] = nullptr;
+  t.advertised = 0;
+  engine_.requests.leave_protocol(t);
+  bounces_[slot].release();
+}
+
+/// Retracts an advertised receive. Returns false if the sender has claimed it already.
+bool PutProtocol::retract(Transfer& t) {
+  auto& state = slot_at(t.advertised - 1u).state;
+  uint64_t seen = state.load(std::memory_order_relaxed);
+  if (!is_advertised(seen) ||
+      !state.compare_exchange_strong(seen, ReadyToReceive::with_phase(seen, Phase::idle),
+                                     std::memory_order_acquire))
+    return false;
+  clear_advertised(t);
+  retracted.add();
+  return true;
+}
+
+/// Retracts an advertised receive that another message matched here. Returns false if its sender has claimed
+/// it for an earlier message. It has left the posted queue then, and completes when that put is done.
+bool PutProtocol::retract_matched(Transfer& t) {
+  Peer& peer = engine_.peers[t.comm->process(t.rank)];
+  if (!retract(t)) return false;
+  ++misses_of(peer, t.bytes).advertised;
+  return true;
+}
+
+bool PutProtocol::poll(Transfer& t) {
+  WEFT_ASSERT(t.advertised != 0);
+  const uint32_t slot = t.advertised - 1u;
+  const uint64_t state = slot_at(slot).state.load(std::memory_order_acquire);
+  if (bounces_[slot].arena != nullptr) return progress_bounce(t, bounces_[slot], state);
+  const Phase phase = ReadyToReceive::phase_of(state);
+  if (phase != Phase::written && phase != Phase::failed) return false;
+  finish_advertised(t, state);
+  return true;
+}
+
+void PutProtocol::finish_advertised(Transfer& t, uint64_t state) {
+  ReadyToReceive& rtr = slot_at(t.advertised - 1u);
+  rtr.state.store(ReadyToReceive::with_phase(state, Phase::idle), std::memory_order_relaxed);
+  Status outcome = std::move(bounces_[t.advertised - 1u].outcome);
+  clear_advertised(t);
+  if (t.queued) engine_.delivery.posted().remove(t);
+  const match::Key key = t.key;
+  const uint32_t source = t.comm->process(t.rank);
+  engine_.delivery.matched(t, source, key.source, key.tag, rtr.bytes.load(std::memory_order_relaxed));
+  Peer& peer = engine_.peers[source];
+  ++peer.puts_arrived;
+  peer.arrived_bytes += t.completion.bytes;
+  misses_of(peer, t.bytes).advertised = 0;
+  peer.reply_due = true;
+  if (ReadyToReceive::phase_of(state) == Phase::failed) [[unlikely]] {
+    t.completion.bytes = 0;
+    engine_.requests.complete(t, not_written());
+  } else if (!outcome) [[unlikely]] {
+    t.completion.bytes = 0;
+    engine_.requests.complete(t, std::move(outcome).error());
+  } else {
+    engine_.requests.complete(t);
+  }
+  if (match::Node* next = engine_.delivery.posted().first(key)) advertise(*static_cast<Transfer*>(next));
+}
+
+void PutProtocol::abort_peer(uint32_t peer) {
+  for (uint32_t slot = 0; slot < advertised_.size(); ++slot) {
+    Transfer* const t = advertised_[slot];
+    if (t == nullptr || t->comm->process(t->rank) != peer || retract(*t)) continue;
+    auto& state = slot_at(slot).state;
+    const uint64_t claimed = state.load(std::memory_order_acquire);
+    if (ReadyToReceive::phase_of(claimed) != Phase::claimed) continue;  // the put has ended: poll()
+    PutBounce& bounce = bounces_[slot];
+    if (bounce.arena != nullptr) (void)device::wait(bounce.unpacked);
+    state.store(ReadyToReceive::with_phase(claimed, Phase::idle), std::memory_order_relaxed);
+    clear_advertised(*t);
+    if (t->queued) engine_.delivery.posted().remove(*t);
+    engine_.requests.complete(*t, loss_error(engine_.instance, peer));
+  }
+}
+
+// Sender.
+
+/// Returns the state of an RTR that this send may claim; 0: none. No message whose key has the same slot may
+/// be in flight that the receiver had not seen when it advertised.
+static uint64_t find_advertised(const ReadyToReceive& rtr, const match::Key& key, const Transfer& t,
+                                const Peer& peer) {
+  const uint64_t state = rtr.state.load(std::memory_order_acquire);
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  if (!is_advertised(state) || (is_bounce(state) && !uses_put_bounce(t)) ||
+      rtr.context.load(kRelaxed) != key.context || rtr.envelope.load(kRelaxed) != envelope_of(key))
+    return 0;
+  const bool first = (*peer.last_sent)[rtr_slot_of(key)] <= rtr.seen.load(kRelaxed);
+  return first && t.bytes <= rtr.bytes.load(kRelaxed) ? state : 0;
+}
+
+/// Spins for the RTR, unless that keeps failing. Returns its state; 0: none in time.
+static uint64_t wait_advertised(const ReadyToReceive& rtr, const match::Key& key, const Transfer& t,
+                                Peer& peer) {
+  uint32_t& misses = misses_of(peer, t.bytes).rtr;
+  if (!should_try(misses)) return 0;
+  uint64_t state = 0;
+  const uint64_t until = monotonic_ns() + rtr_wait_of(t);
+  while ((state = find_advertised(rtr, key, t, peer)) == 0 && monotonic_ns() < until) {
+  }
+  misses = state != 0 ? 0 : misses + 1;
+  rtr_waits.add();
+  if (state == 0) rtr_timeouts.add();
+  return state;
+}
+
+// Puts the message into an advertised receive. Returns false if nothing was done: send an RTS. If the send
+// replies to the peer, it spins for the RTR for a short time. If gets from this peer are in flight, small
+// messages are left to the peer: the resident kernel of this process would serialise both directions.
+bool PutProtocol::put(Transfer& t) {
+  Peer& peer = engine_.peers[t.peer];
+  const bool reply_due = std::exchange(peer.reply_due, false);
+  if (peer.remote || !t.contiguous || setting_put.is("off") || engine_.instance.failures.failed(t.peer))
+    return false;
+  const match::Key key{t.context, t.comm->rank(), t.tag};
+  if (!peer.last_sent) {
+    peer.last_sent = &last_sent_.emplace_back();
+    peer.last_sent->fill(peer.sent);
+  }
+  ReadyToReceive& rtr = engine_.instance.shm->rtr_slot(t.peer, rtr_slot_of(key));
+  uint64_t state = find_advertised(rtr, key, t, peer);
+  if (state == 0 && !reply_due) return false;
+  if (engine_.copies.getting_from(t.peer) && !by_copy_engine(t.bytes)) return false;
+  if (state == 0 && setting_rtr_wait != 0) state = wait_advertised(rtr, key, t, peer);
+  if (state == 0) return false;
+  const trace::Range range("p2p.put");
+  Mapping* mapping = engine_.regions.map(t, rtr.base.load(std::memory_order_relaxed),
+                                         rtr.buffer_id.load(std::memory_order_relaxed));
+  if (mapping == nullptr) return false;
+  const uint64_t address = rtr.address.load(std::memory_order_relaxed);
+  const bool bounce = is_bounce(state);
+  if (!rtr.state.compare_exchange_strong(state, ReadyToReceive::with_phase(state, Phase::claimed),
+                                         std::memory_order_acq_rel)) {
+    engine_.importer().release(mapping);
+    return false;
+  }
+  rtr.bytes.store(t.bytes, std::memory_order_relaxed);
+  t.enter(Transfer::State::putting);
+  (void)engine_.requests.enlist(t);
+  t.expected = t.bytes;
+  put_messages.add();
+  ++peer.puts;
+  peer.sent_bytes += t.bytes;
+  engine_.copies.start_put(
+      {&t, t.peer, 0, mapping, static_cast<std::byte*>(mapping->at(address)), &rtr, bounce});
+  return true;
+}
+
+/// Retracts all advertised receives before the memory of this process is released. Receives claimed by a
+/// sender stay its own.
+void PutProtocol::close() {
+  for (Transfer* t : advertised_)
+    if (t != nullptr) (void)retract(*t);
+}
+
+void PutProtocol::finish(const DeviceCopy& put, Status outcome) {
+  engine_.importer().release(put.mapping);
+  const uint64_t state = put.rtr->state.load(std::memory_order_relaxed);
+  WEFT_ASSERT(ReadyToReceive::phase_of(state) == Phase::claimed);  // P1
+  put.rtr->state.store(ReadyToReceive::with_phase(state, outcome ? Phase::written : Phase::failed),
+                       std::memory_order_release);
+  engine_.instance.shm->notify(put.peer);
+  if (!outcome) return engine_.requests.complete(*put.request, std::move(outcome).error());
+  engine_.requests.complete(*put.request);
+}
+
+}  // namespace weft::p2p
