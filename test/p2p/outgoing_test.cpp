@@ -40,13 +40,14 @@ TEST_F(OutgoingAlone, AnEagerSendIsCompleteOnReturn) {
 TEST_F(OutgoingAlone, MessagesLeaveInTheOrderOfTheirSends) {
   wire_.capacity = 0;
   Transfer& first = send(payload_.data(), 8, 0);
+  wire_.capacity = 1;  // whatever leaves now would overtake
   const Credit control{{Type::credit}, 0};
   outgoing_.post_control(kPeer, &control, sizeof control);
   Transfer& second = send(payload_.data(), 8, 1);
   EXPECT_FALSE(first.complete() || second.complete());
-  wire_.capacity = 1;
-  EXPECT_FALSE(send_now(payload_.data(), 8, 2));  // would overtake
+  EXPECT_FALSE(send_now(payload_.data(), 8, 2));
   EXPECT_EQ(outgoing_.reserve(kPeer, 8), nullptr);
+  EXPECT_TRUE(wire_.sent.empty());
   EXPECT_TRUE(outgoing_.poll());
   EXPECT_TRUE(first.complete());
   EXPECT_FALSE(second.complete());
@@ -63,20 +64,30 @@ TEST_F(OutgoingAlone, MessagesLeaveInTheOrderOfTheirSends) {
 
 TEST_F(OutgoingAlone, RandomCapacityKeepsOrder) {
   std::mt19937 random(3);
-  int sent = 0;
+  int sent = 0;  // messages, which carry their number
   for (int step = 0; step < 5000; ++step) {
     wire_.capacity = static_cast<int>(random() % 3);
-    if (random() % 2 == 0)
+    const unsigned what = random() % 3;
+    if (what == 0) {
       (void)send(payload_.data(), random() % 100, sent++);
-    else if (send_now(payload_.data(), 8, sent))
+    } else if (what == 1) {
+      const Credit control{{Type::credit}, static_cast<uint64_t>(sent++)};
+      outgoing_.post_control(kPeer, &control, sizeof control);
+    } else if (send_now(payload_.data(), 8, sent)) {
       ++sent;
+    }
     (void)outgoing_.poll();
     outgoing_.on_credit(kPeer, {{Type::credit}, peers_[kPeer].eager_sent});
   }
   wire_.capacity = INT_MAX;
   (void)outgoing_.poll();
   ASSERT_EQ(wire_.sent.size(), static_cast<size_t>(sent));
-  for (int i = 0; i < sent; ++i) ASSERT_EQ(header_of<EagerHeader>(wire_.sent[static_cast<size_t>(i)]).tag, i);
+  for (int i = 0; i < sent; ++i) {
+    const Bytes& message = wire_.sent[static_cast<size_t>(i)];
+    ASSERT_EQ(type_of(message) == Type::credit ? static_cast<int>(header_of<Credit>(message).bytes)
+                                               : header_of<EagerHeader>(message).tag,
+              i);
+  }
   for (const Transfer& t : sends_) EXPECT_TRUE(t.complete());
 }
 
@@ -111,6 +122,20 @@ TEST_F(OutgoingAlone, ASynchronousSendCompletesByItsAcknowledgement) {
   EXPECT_EQ(requests_.find(id, kPeer + 1, Transfer::State::rts_sent), nullptr);  // of another process
   requests_.complete(t);
   EXPECT_EQ(requests_.find(id, kPeer, Transfer::State::rts_sent), nullptr);
+}
+
+TEST_F(OutgoingAlone, ASendOfACollectiveThatLostAProcessIsCancelled) {
+  instance_.failures.report(kPeer + 1, Error(Errc::proc_aborted, "killed"));
+  Transfer& of_program = send(payload_.data(), payload_.size() + (256 << 10), 0);
+  EXPECT_TRUE(protocols_.cancelled.empty());
+  Transfer& t = sends_.emplace_back(core::Request::Kind::send);
+  prepare(t, payload_.data(), payload_.size() + (256 << 10), kPeer, 0);
+  t.context = world_->context(core::Channel::collective);
+  outgoing_.send(t);
+  EXPECT_EQ(type_of(wire_.sent.back()), Type::ready_to_send);
+  EXPECT_EQ(protocols_.cancelled, std::vector<Transfer*>{&t});
+  requests_.complete(of_program);
+  requests_.complete(t);
 }
 
 TEST_F(OutgoingAlone, NothingIsSentToALostPeer) {

@@ -22,8 +22,8 @@ using Bytes = std::vector<std::byte>;
 class TwoHosts final : public core::SoloExchange {
  public:
   TwoHosts() {
-    job_.size = 2;
-    job_.host_of_rank = {0, 1};
+    job_.size = 3;
+    job_.host_of_rank = {0, 1, 1};
   }
 };
 
@@ -64,7 +64,7 @@ struct NoProtocols final : SendProtocols {
   std::vector<Transfer*> cancelled;
 };
 
-/// Process 0 and all that Outgoing needs. Process 1 is at the other end of `wire`.
+/// Process 0 and all that Outgoing needs. Process 1 is at the other end of the wire.
 class Parts : public testing::Test {
  protected:
   static constexpr uint32_t kPeer = 1;
@@ -73,7 +73,7 @@ class Parts : public testing::Test {
   Parts()
       : instance_(std::make_unique<TwoHosts>()),
         world_(core::Communicator::create(instance_, kContext,
-                                          core::Ref<core::Group>(core::Group::create({0, 1}, 0)))),
+                                          core::Ref<core::Group>(core::Group::create({0, 1, 2}, 0)))),
         peers_(instance_),
         requests_(peers_, nullptr),
         outgoing_(instance_, peers_, requests_, protocols_) {
