@@ -17,7 +17,7 @@
 
 namespace weft::p2p {
 
-/// What Delivery asks of the other parts: Engine. Nothing of it is on the path of a small host message.
+/// The other parts, as Delivery sees them: Engine. It calls none of this for a small host message.
 class ReceivePaths {
  public:
   /// Moves the payload of a matched RTS.
@@ -114,7 +114,7 @@ class Delivery {
   [[nodiscard]] bool remove_cancelled(uint32_t source, const Reply& request);
   /// Forgets the messages of a process whose index is given up.
   void forget(uint32_t peer);
-  /// Discards the eager messages of a revoked communicator, and those that arrive later. Its announced ones
+  /// Discards the eager messages of a revoked communicator, now and when they arrive later. Its announced ones
   /// are cancelled by their senders.
   void revoke(const core::Communicator& comm);
 

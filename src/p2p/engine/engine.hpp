@@ -61,7 +61,7 @@ class Engine final : public core::Poller, private ReceivePaths {
   ClassificationCache classifications;
   SendBuffers buffers;
 
-  // What protocols share.
+  // Shared by protocols.
   Regions regions;
   BouncePool bounce_pool;
   StagingLimits staging;
