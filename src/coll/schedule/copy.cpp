@@ -10,10 +10,7 @@
 
 #include "base/log.hpp"
 #include "coll/schedule/gpu_reduction.hpp"
-#include "device/copy.hpp"
-#include "device/pack.hpp"
-#include "device/pool.hpp"
-#include "p2p/memory/device_copy.hpp"
+#include "copy/copy.hpp"
 
 namespace weft::coll {
 namespace {
@@ -22,56 +19,13 @@ log::SlowPath staged_reduction(
     "coll.host_reduction",
     "the operands cross PCIe and the CPU reduces them: 10x to 100x slower than a kernel");
 
-constexpr uint64_t kPartBytes = 8 << 20;     // packed at a time between GPU and host
-constexpr uint64_t kMaxUnpackedBytes = 256;  // smaller copies transfer each contiguous run separately
-
 device::Memory memory_of(const p2p::Buffer& buffer) {
   if (buffer.memory != nullptr) return *buffer.memory;
   return device::classify(advance(buffer.address, buffer.type->true_lb()));
 }
 
-p2p::View view_of(const p2p::Buffer& buffer, const device::Memory& memory) {
-  return {static_cast<std::byte*>(buffer.address), buffer.type->contiguous() ? nullptr : buffer.type,
-          buffer.count, memory};
-}
-
-Status finish(Result<device::Ticket> ticket) {
-  return ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
-}
-
-/// Copies between noncontiguous device memory and host memory that kernels cannot access: packs on the GPU
-/// and copies in parts.
-Status copy_through_workspace(const p2p::View& to, const p2p::View& from, uint64_t n) {
-  const bool packs = from.memory.on_device();
-  auto leased = device::Workspace::lease(packs ? from.memory : to.memory, std::min(n, kPartBytes));
-  if (!leased) return std::move(leased).error();
-  const device::Memory& memory = leased->memory();
-  const p2p::View workspace{reinterpret_cast<std::byte*>(memory.base), nullptr, 0, memory};
-  for (uint64_t at = 0; at < n; at += kPartBytes) {
-    const size_t part = std::min(kPartBytes, n - at);
-    const p2p::View host{(packs ? to.address : from.address) + at, nullptr, 0,
-                         packs ? to.memory : from.memory};
-    if (packs) {
-      WEFT_TRY(finish(p2p::submit_part_out(workspace, from, at, part, device::StreamRole::local)));
-      WEFT_TRY(device::copy(host.address, host.memory, workspace.address, workspace.memory, part));
-    } else {
-      WEFT_TRY(device::copy(workspace.address, workspace.memory, host.address, host.memory, part));
-      WEFT_TRY(finish(p2p::submit_part(to, at, workspace, part, device::StreamRole::local)));
-    }
-  }
-  return {};
-}
-
-Result<device::Ticket> device_copy(const p2p::View& to, const p2p::View& from, uint64_t n) {
-  const bool one_typed = (to.type == nullptr) != (from.type == nullptr);
-  const p2p::View& typed = to.type != nullptr ? to : from;
-  if (one_typed && typed.memory.on_device() && n > kMaxUnpackedBytes &&
-      !device::can_pack(to.memory, from.memory)) {
-    Status copied = copy_through_workspace(to, from, n);
-    if (copied.ok()) return device::Ticket();
-    if (copied.error().code() != Errc::unsupported) return std::move(copied).error();
-  }
-  return p2p::submit(to, from, n, device::StreamRole::local);
+copy::View view_of(const p2p::Buffer& buffer, const device::Memory& memory) {
+  return copy::typed(buffer.address, buffer.count, *buffer.type, memory);
 }
 
 Status reduce_by_kernel(device::Reduction reduction, const p2p::Buffer& in, const p2p::Buffer& inout,
@@ -86,7 +40,8 @@ Status reduce_by_kernel(device::Reduction reduction, const p2p::Buffer& in, cons
 }  // namespace
 
 Status local_copy(const p2p::Buffer& to, const p2p::Buffer& from) {
-  return finish(start_local_copy(to, from));
+  auto ticket = start_local_copy(to, from);
+  return ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
 }
 
 Result<device::Ticket> start_local_copy(const p2p::Buffer& to, const p2p::Buffer& from) {
@@ -99,7 +54,8 @@ Result<device::Ticket> start_local_copy(const p2p::Buffer& to, const p2p::Buffer
   if (device::available()) [[unlikely]] {
     const device::Memory to_memory = memory_of(to), from_memory = memory_of(from);
     if (to_memory.on_device() || from_memory.on_device())
-      return device_copy(view_of(to, to_memory), view_of(from, from_memory), static_cast<uint64_t>(n));
+      return copy::submit(view_of(to, to_memory), view_of(from, from_memory), static_cast<uint64_t>(n),
+                          device::StreamRole::local);
   }
   if (to.type->contiguous() && from.type->contiguous())
     std::memcpy(to.address, from.address, static_cast<size_t>(n));

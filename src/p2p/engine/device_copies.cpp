@@ -108,7 +108,7 @@ void DeviceCopies::submit_copy(const DeviceCopy& copy, StreamRole stream) {
   const trace::Range range("p2p.submit_copy");
   const View remote{copy.remote, nullptr, 0, copy.mapping->memory()}, local = view_of(*copy.request);
   const bool put = copy.rtr != nullptr;
-  auto ticket = submit(put ? remote : local, put ? local : remote, copy.request->expected, stream);
+  auto ticket = copy::submit(put ? remote : local, put ? local : remote, copy.request->expected, stream);
   if (!ticket) return finish_copy(copy, std::move(ticket).error());
   track({std::move(*ticket), copy, {}});
 }
@@ -139,7 +139,7 @@ void DeviceCopies::copy_inside(Transfer& t, Transfer& sender) {
     engine_.requests.complete(sender);
     return engine_.requests.complete(t);
   }
-  auto ticket = submit(view_of(t), view_of(sender), sender.bytes, StreamRole::local);
+  auto ticket = copy::submit(view_of(t), view_of(sender), sender.bytes, StreamRole::local);
   const DeviceCopy copy{&t, engine_.instance.self, engine_.requests.enlist(sender)};
   if (!ticket) return finish_copy(copy, std::move(ticket).error());
   track({std::move(*ticket), copy, {}});

@@ -112,8 +112,8 @@ void on_chunk_ready(Engine& engine, Transfer& t, const BounceChunk& chunk) {
       !mapping.contains(chunk.address, chunk.size))
     return drop_malformed();
   const View from{static_cast<std::byte*>(mapping.at(chunk.address)), nullptr, 0, mapping.memory()};
-  auto ticket = submit_part(view_of(t), chunk.offset, from, chunk.size,
-                            stream_of(chunk.number, device::StreamRole::in));
+  auto ticket = copy::submit(view_of(t).from(chunk.offset), from, chunk.size,
+                             stream_of(chunk.number, device::StreamRole::in));
   if (!ticket) return (void)finish_get(engine, t, chunk, std::move(ticket).error());
   state.gets.push_back({std::move(*ticket), chunk, engine.bounce_pool.gets.acquire()});
 }

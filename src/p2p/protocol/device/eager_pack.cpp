@@ -64,8 +64,8 @@ void rts_posted(Engine&, Transfer& t) {
   const auto number = static_cast<uint32_t>(chunk.number);
   const TileSync tile_sync{TileSync::Role::produces, tile_of(t, *bounce.arena), bounce.arena->flags(number),
                            bounce.epoch};
-  auto ticket =
-      submit_tile_sync(bounce.arena->view(number), view_of(t), t.bytes, tile_sync, device::StreamRole::out);
+  auto ticket = copy::submit_tile_sync(bounce.arena->view(number), view_of(t), t.bytes, tile_sync,
+                                       device::StreamRole::out);
   if (ticket) {
     chunk.filled = std::move(*ticket);
     return;
@@ -92,7 +92,7 @@ bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
   const View from{static_cast<std::byte*>(bounce.at(eager_pack.address)), nullptr, 0, bounce.memory()};
   const TileSync tile_sync{TileSync::Role::consumes, static_cast<uint32_t>(eager_pack.tile),
                            reinterpret_cast<uint64_t>(bounce.at(eager_pack.flags)), eager_pack.epoch};
-  auto ticket = submit_tile_sync(view_of(t), from, rts.bytes, tile_sync, device::StreamRole::in);
+  auto ticket = copy::submit_tile_sync(view_of(t), from, rts.bytes, tile_sync, device::StreamRole::in);
   if (!ticket) return false;
   state.gets.push_back({std::move(*ticket), {}, engine.bounce_pool.gets.acquire()});
   return true;

@@ -63,8 +63,8 @@ bool PutProtocol::start_unpack(const Transfer& t, PutBounce& bounce, uint64_t by
   const trace::Range range("p2p.start_put_unpack");
   const TileSync tile_sync{TileSync::Role::consumes_all, device::sync_tile_bytes(bytes),
                            bounce.arena->flags(bounce.number), bounce.epoch};
-  auto ticket = submit_tile_sync(view_of(t), bounce.arena->view(bounce.number), bytes, tile_sync,
-                                 device::StreamRole::in);
+  auto ticket = copy::submit_tile_sync(view_of(t), bounce.arena->view(bounce.number), bytes, tile_sync,
+                                       device::StreamRole::in);
   bounce.stage = ticket ? PutBounce::Stage::unpacking : PutBounce::Stage::timed_out;
   if (!ticket) {
     bounce.waiting_kernel.release();
@@ -77,7 +77,7 @@ bool PutProtocol::start_unpack(const Transfer& t, PutBounce& bounce, uint64_t by
 /// Copies the complete data out of the bounce buffer.
 static void copy_bounce(const Transfer& t, PutBounce& bounce, uint64_t bytes) {
   const trace::Range range("p2p.copy_put_bounce");
-  auto ticket = submit_part(view_of(t), 0, bounce.arena->view(bounce.number), bytes, device::StreamRole::in);
+  auto ticket = copy::submit(view_of(t), bounce.arena->view(bounce.number), bytes, device::StreamRole::in);
   bounce.stage = ticket ? PutBounce::Stage::copying : PutBounce::Stage::done;
   if (ticket)
     bounce.unpacked = std::move(*ticket);

@@ -108,7 +108,7 @@ bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
   // Alternating streams overlap the end of one kernel with the start of the next. Neither is the stream of
   // the copy engine, behind whose copies the kernel would wait.
   const auto stream = engine.copies.next_stream(device::StreamRole::local, device::StreamRole::out);
-  auto ticket = submit_from(view_of(t), from, mapping->memory(), rts.bytes, stream);
+  auto ticket = copy::submit_shape(view_of(t), from, mapping->memory(), rts.bytes, stream);
   if (!ticket) {
     engine.importer().release(mapping);
     return false;

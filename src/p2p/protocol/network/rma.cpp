@@ -62,7 +62,7 @@ struct RmaFragmentsSend final : PipelinedSend {
  private:
   struct Fragment {
     uint64_t number;
-    StagingBuffer buffer;
+    copy::HostChunk buffer;
     Registration registration{};
   };
   Result<Slot> reserve(const Transfer& t, uint64_t bytes) override;
@@ -82,7 +82,7 @@ struct FragmentGet final : transport::Completion {
   Transfer* transfer = nullptr;
   uint64_t offset = 0;  ///< in the message
   size_t size = 0;
-  StagingBuffer buffer;  ///< empty: read straight into the receive buffer
+  copy::HostChunk buffer;  ///< empty: read straight into the receive buffer
   device::Ticket upload;
   bool uploading = false;
   bool announced_by_sender = false;
@@ -148,8 +148,9 @@ void issue_get(Engine& engine, Transfer& t, uint64_t offset, size_t size, const 
   }
   transport::Buffer to{t.data() + offset, size, t.memory};
   if (!state.in_place) {
-    get.buffer = StagingBuffer::lease(t.memory, size);
-    to = {get.buffer.data(), size, get.buffer.memory()};
+    get.buffer = lease_staging(t.memory, size);
+    const View staging = get.buffer.view();
+    to = {staging.data(), size, staging.memory};
   }
   engine.instance.network->get(t.peer, to, {rkey.bytes, rkey.size}, rkey_offset, get);
 }
@@ -260,8 +261,7 @@ void fragment_get_done(transport::Completion& self, Status outcome) {
     engine.outgoing.post_control(t.peer, &get.announcement, sizeof get.announcement);
   }
   if (outcome && get.buffer && device_side(t.memory.kind)) {
-    const View from{get.buffer.data(), nullptr, 0, get.buffer.memory()};
-    auto ticket = submit_part(view_of(t), get.offset, from, get.size, StreamRole::in);
+    auto ticket = copy::submit(view_of(t).from(get.offset), get.buffer.view(), get.size, StreamRole::in);
     if (ticket) {
       get.upload = std::move(*ticket);
       get.uploading = true;
@@ -269,7 +269,7 @@ void fragment_get_done(transport::Completion& self, Status outcome) {
     }
     outcome = std::move(ticket).error();
   } else if (outcome && get.buffer) {
-    t.unpack(get.offset, get.buffer.data(), get.size);
+    t.unpack(get.offset, get.buffer.view().data(), get.size);
   }
   if (!outcome && t.outcome) t.outcome = std::move(outcome);
   (void)retire(engine, t, get);
@@ -324,8 +324,8 @@ bool accept(Engine& engine, Transfer& t) {
 Result<PipelinedSend::Slot> RmaFragmentsSend::reserve(const Transfer& t, uint64_t bytes) {
   if (chunks.size() >= setting_depth) return Slot{};
   const size_t n = std::min<uint64_t>(setting_chunk, bytes);
-  Fragment& fragment = fragments_.emplace_back(Fragment{next_number_++, StagingBuffer::lease(t.memory, n)});
-  return Slot{fragment.number, n, {fragment.buffer.data(), nullptr, 0, fragment.buffer.memory()}};
+  Fragment& fragment = fragments_.emplace_back(Fragment{next_number_++, lease_staging(t.memory, n)});
+  return Slot{fragment.number, n, fragment.buffer.view()};
 }
 
 Result<PipelinedSend::Handover> RmaFragmentsSend::hand_over(Engine& engine, Transfer& t, Chunk& chunk) {
@@ -333,7 +333,8 @@ Result<PipelinedSend::Handover> RmaFragmentsSend::hand_over(Engine& engine, Tran
                                      [&](const Fragment& one) { return one.number == chunk.number; });
   WEFT_ASSERT(fragment != fragments_.end());
   FragmentAnnouncement message{};
-  const transport::Buffer buffer{fragment->buffer.data(), chunk.size, fragment->buffer.memory()};
+  const View staging = fragment->buffer.view();
+  const transport::Buffer buffer{staging.data(), chunk.size, staging.memory};
   auto registered = engine.instance.network->register_buffer(t.peer, buffer, message.rkey.bytes);
   if (!registered) return std::move(registered).error();
   fragment->registration = Registration(*engine.instance.network, registered->id);
@@ -413,19 +414,13 @@ constinit const Protocol kRmaFragments{
     .on_chunk_ready = on_chunk_ready,
     .on_chunk_done = on_chunk_done};
 
-StagingBuffer StagingBuffer::lease(const device::Memory& near, size_t bytes) {
-  StagingBuffer buffer;
-  buffer.size_ = bytes;
+copy::HostChunk lease_staging(const device::Memory& near, size_t bytes) {
   if (near.known_to_driver()) {
-    auto pinned = device::lease_pinned(near);
-    if (pinned && pinned->size() >= bytes) {
-      buffer.pinned_ = std::move(*pinned);
-      return buffer;
-    }
+    auto pinned = copy::HostChunk::lease(near);
+    if (pinned && pinned->size() >= bytes) return std::move(*pinned);
     unpinned.hit(pinned ? "the fragment is larger than gpu.staging_chunk" : pinned.error().message());
   }
-  buffer.heap_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-  return buffer;
+  return copy::HostChunk::pageable(bytes);
 }
 
 }  // namespace weft::p2p

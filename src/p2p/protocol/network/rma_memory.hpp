@@ -3,30 +3,16 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
+#include "copy/host_chunk.hpp"
 #include "device/memory.hpp"
-#include "device/pinned.hpp"
 #include "transport/network.hpp"
 
 namespace weft::p2p {
 
 /// Host memory for one fragment: pinned, for copies by the GPU, unless the pinned pool is exhausted.
-class StagingBuffer {
- public:
-  [[nodiscard]] static StagingBuffer lease(const device::Memory& near, size_t bytes);
-  [[nodiscard]] std::byte* data() const {
-    return heap_ ? heap_.get() : reinterpret_cast<std::byte*>(pinned_.data());
-  }
-  [[nodiscard]] device::Memory memory() const { return heap_ ? device::Memory{} : pinned_.memory(); }
-  [[nodiscard]] explicit operator bool() const { return size_ != 0; }
-
- private:
-  device::PinnedBuffer pinned_;
-  std::unique_ptr<std::byte[]> heap_;
-  size_t size_ = 0;
-};
+[[nodiscard]] copy::HostChunk lease_staging(const device::Memory& near, size_t bytes);
 
 /// Memory that is registered until destruction.
 class Registration {

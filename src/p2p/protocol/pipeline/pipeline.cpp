@@ -42,7 +42,7 @@ Status PipelinedSend::fill(Transfer& t, bool& progressed) {
     auto slot = reserve(t, t.bytes - next);
     if (!slot) return std::move(slot).error();
     if (slot->size == 0) return {};
-    auto ticket = submit_part_out(slot->memory, view_of(t), next, slot->size, slot->stream);
+    auto ticket = copy::submit(slot->memory, view_of(t).from(next), slot->size, slot->stream);
     if (!ticket) {
       release(slot->number);
       return std::move(ticket).error();

@@ -35,10 +35,6 @@ Result<bool> lease(const Transfer& t, device::PinnedBuffer& pinned) {
   return true;
 }
 
-View view_of(const device::PinnedBuffer& pinned) {
-  return {reinterpret_cast<std::byte*>(pinned.data()), nullptr, 0, pinned.memory()};
-}
-
 }  // namespace
 
 bool lease_chunk(Transfer& t, unsigned chunk) {
@@ -49,7 +45,7 @@ bool lease_chunk(Transfer& t, unsigned chunk) {
 }
 
 Status upload(const Transfer& t, Staging::Chunk& chunk, uint64_t offset, size_t n) {
-  auto ticket = submit_part(view_of(t), offset, view_of(chunk.pinned), n, StreamRole::in);
+  auto ticket = copy::submit(view_of(t).from(offset), copy::plain(chunk.pinned), n, StreamRole::in);
   if (!ticket) return std::move(ticket).error();
   chunk.ticket = std::move(*ticket);
   return {};
@@ -77,7 +73,7 @@ Result<PipelinedSend::Slot> PinnedSend::reserve(const Transfer& t, uint64_t byte
   if (!leased) return std::move(leased).error();
   if (!*leased) return Slot{};
   used_[number] = true;
-  return Slot{number, std::min<uint64_t>(pinned.size(), bytes), view_of(pinned)};
+  return Slot{number, std::min<uint64_t>(pinned.size(), bytes), copy::plain(pinned)};
 }
 
 Result<PipelinedSend::Handover> PinnedSend::hand_over(Engine& engine, Transfer& t, Chunk& chunk) {
@@ -109,7 +105,7 @@ bool PinnedSend::send_without_chunk(Engine& engine, Transfer& t) {
   no_chunk.hit("all pinned chunks are in use: raise WEFT_GPU_STAGING_BYTES");
   const size_t n = send_fragment(
       engine.peers[t.peer], t, next, t.bytes - next, [&](std::byte* slot, size_t size) -> Status {
-        auto ticket = submit_part_out({slot, nullptr, 0, {}}, view_of(t), next, size, StreamRole::out);
+        auto ticket = copy::submit(copy::plain(slot), view_of(t).from(next), size, StreamRole::out);
         return ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
       });
   next += n;

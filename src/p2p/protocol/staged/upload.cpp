@@ -72,8 +72,7 @@ void upload_eager(Engine& engine, Transfer& t, const std::byte* payload, size_t 
       return engine.requests.complete(t, std::move(sent).error());
     return track_uploads(engine, t);
   }
-  const View from{const_cast<std::byte*>(payload), nullptr, 0, {}};
-  auto ticket = submit_part(view_of(t), 0, from, size, StreamRole::in);
+  auto ticket = copy::submit(view_of(t), copy::plain(payload), size, StreamRole::in);
   if (!ticket) return engine.requests.complete(t, std::move(ticket).error());
   if (auto copied = device::wait(*ticket); !copied)
     return engine.requests.complete(t, std::move(copied).error());
