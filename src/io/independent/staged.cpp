@@ -2,20 +2,19 @@
 #include "io/independent/staged.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 #include <vector>
 
 #include "base/assert.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
-#include "coll/schedule/copy.hpp"
+#include "coll/schedule/call.hpp"
+#include "copy/copy.hpp"
+#include "copy/host_chunk.hpp"
 #include "device/memory.hpp"
-#include "device/pinned.hpp"
 #include "io/independent/access.hpp"
 #include "io/independent/direct.hpp"
 #include "io/independent/resident.hpp"
-#include "io/view/typed_buffer.hpp"
 
 namespace weft::io {
 namespace {
@@ -42,22 +41,18 @@ Result<int64_t> access_range(const IndependentAccess& access, int64_t offset, co
 
 /// Half of the staging memory of an access, in parts of equal size, with the bytes that it holds.
 struct Half {
-  std::vector<device::PinnedBuffer> pinned;
-  std::unique_ptr<std::byte[]> pageable;
+  std::vector<copy::HostChunk> chunks;
   int64_t part_bytes = 0;
   int64_t offset = 0, bytes = 0, moved = 0;
-  std::deque<TypedBuffer> users;  ///< the program's memory in the copies
   std::vector<device::Ticket> copies;
   FileJob job;
-  /// Calls visit(offset in the half, host memory) for the parts of the first `n` bytes until it returns
-  /// false.
+  /// Calls visit(offset in the half, host memory, bytes) for the parts of the first `n` bytes until it
+  /// returns false.
   template <class Visit>
   void for_each_part(int64_t n, Visit&& visit) const {
     for (int64_t at = 0; at < n; at += part_bytes) {
-      std::byte* const data =
-          pinned.empty() ? pageable.get() + at
-                         : reinterpret_cast<std::byte*>(pinned[static_cast<size_t>(at / part_bytes)].data());
-      if (!visit(at, p2p::host_bytes(data, static_cast<size_t>(std::min(part_bytes, n - at))))) return;
+      const copy::HostChunk& chunk = chunks[static_cast<size_t>(at / part_bytes)];
+      if (!visit(at, chunk.view(), std::min(part_bytes, n - at))) return;
     }
   }
 };
@@ -86,12 +81,11 @@ Steps aligned_steps(const IndependentAccess& access, int64_t parts, int64_t part
 
 /// Leases pinned memory for the halves, or allocates pageable memory. In atomic mode one lock must cover the
 /// access, so it has one step of one part.
-Steps prepare(const IndependentAccess& access, Half (&halves)[2]) {
+Steps prepare(const IndependentAccess& access, const device::Memory& near, Half (&halves)[2]) {
   int64_t size = access.bytes;
   if (!access.target.atomic.load(std::memory_order_relaxed)) {
-    const device::Memory near = device::classify(first_byte(access.memory));
     for (int64_t leased = 0, half_bytes = 0; half_bytes < access.bytes;) {
-      auto first = device::lease_pinned(near), second = device::lease_pinned(near);
+      auto first = copy::HostChunk::lease(near), second = copy::HostChunk::lease(near);
       if (!first || !second) {
         if (half_bytes == 0) pageable.hit((first ? second : first).error().message());
         break;
@@ -99,39 +93,36 @@ Steps prepare(const IndependentAccess& access, Half (&halves)[2]) {
       const auto part = static_cast<int64_t>(first->size());
       leased += 2 * part;
       half_bytes += part;
-      halves[0].pinned.push_back(std::move(*first));
-      halves[1].pinned.push_back(std::move(*second));
+      halves[0].chunks.push_back(std::move(*first));
+      halves[1].chunks.push_back(std::move(*second));
       halves[0].part_bytes = halves[1].part_bytes = part;
       if (leased + 2 * part > static_cast<int64_t>(size_t{staging})) break;
     }
-    if (const auto parts = static_cast<int64_t>(halves[0].pinned.size()); parts != 0)
+    if (const auto parts = static_cast<int64_t>(halves[0].chunks.size()); parts != 0)
       return aligned_steps(access, parts, halves[0].part_bytes);
     size = std::min(size, kPageableBytes);
   }
   for (Half& half : halves) {
-    half.pageable.reset(new std::byte[static_cast<size_t>(size)]);
+    half.chunks.push_back(copy::HostChunk::pageable(static_cast<size_t>(size)));
     half.part_bytes = size;
   }
   return aligned_steps(access, 1, size);
 }
 
-/// Starts copies of the first `n` bytes of a half from (write) or to the program's memory: all parts at once,
-/// or one after the other if kernels have to pack them.
-Status start_copy(const IndependentAccess& access, Half& half, int64_t n) {
+/// Starts copies of the first `n` bytes of a half from (write) or to the program's memory.
+Status start_copy(const IndependentAccess& access, const device::Memory& memory, Half& half, int64_t n) {
   WEFT_ASSERT(!half.job.running() && half.copies.empty());  // I1
+  const copy::View user =
+      copy::typed(access.memory.address, access.memory.count, *access.memory.type, memory);
   Status outcome;
-  half.for_each_part(n, [&](int64_t at, const p2p::Buffer& host) {
-    TypedBuffer& user = half.users.emplace_back();
-    outcome = user.slice(access.memory, half.offset + at, host.count);
-    if (!outcome.ok()) return false;
-    auto ticket =
-        access.write ? coll::start_local_copy(host, user.get()) : coll::start_local_copy(user.get(), host);
-    if (!ticket)
-      outcome = std::move(ticket).error();
-    else if (access.memory.type->contiguous())
+  half.for_each_part(n, [&](int64_t at, const copy::View& host, int64_t bytes) {
+    const copy::View part = user.from(static_cast<uint64_t>(half.offset + at));
+    auto ticket = copy::submit(access.write ? host : part, access.write ? part : host,
+                               static_cast<uint64_t>(bytes), device::StreamRole::local);
+    if (ticket)
       half.copies.push_back(std::move(*ticket));
     else
-      outcome = device::wait(*ticket);
+      outcome = std::move(ticket).error();
     return outcome.ok();
   });
   return outcome;
@@ -144,7 +135,6 @@ Status finish_copy(Half& half, Status started) {
     if (started.ok()) started = std::move(done);
   }
   half.copies.clear();
-  half.users.clear();
   return started;
 }
 
@@ -153,14 +143,15 @@ void submit(Operation& operation, const IndependentAccess& access, Half& half, b
   half.moved = 0;
   half.job.submit(*access.target.pool, operation.instance, [&access, &half, parallel]() -> Status {
     Status outcome;
-    half.for_each_part(half.bytes, [&](int64_t at, const p2p::Buffer& host) {
-      auto moved = access_range(access, half.offset + at, host, host.count, parallel);
+    half.for_each_part(half.bytes, [&](int64_t at, const copy::View& host, int64_t bytes) {
+      const p2p::Buffer buffer = p2p::host_bytes(host.data(), static_cast<size_t>(bytes));
+      auto moved = access_range(access, half.offset + at, buffer, bytes, parallel);
       if (!moved) {
         outcome = std::move(moved).error();
         return false;
       }
       half.moved += *moved;
-      return *moved == host.count;
+      return *moved == bytes;
     });
     return outcome;
   });
@@ -170,7 +161,8 @@ void submit(Operation& operation, const IndependentAccess& access, Half& half, b
 /// two threads would wait for each other at the lock of the file.
 Task write_staged(Operation& operation, const IndependentAccess& access, int64_t& total) {
   Half halves[2];
-  const Steps steps = prepare(access, halves);
+  const device::Memory memory = device::classify(first_byte(access.memory));
+  const Steps steps = prepare(access, memory, halves);
   const bool parallel = may_write_resident(access.target, *access.view, access.stream, access.bytes);
   Status outcome;
   for (int64_t i = 0; i < steps.count() && outcome.ok(); ++i) {
@@ -181,7 +173,7 @@ Task write_staged(Operation& operation, const IndependentAccess& access, int64_t
     }
     half.offset = steps.begin(i);
     half.bytes = steps.begin(i + 1) - half.offset;
-    Status copied = start_copy(access, half, half.bytes);
+    Status copied = start_copy(access, memory, half, half.bytes);
     if (!parallel) {
       Task finish = finish_job(operation, halves[(i + 1) % 2].job);
       outcome = co_await finish;
@@ -202,7 +194,8 @@ Task write_staged(Operation& operation, const IndependentAccess& access, int64_t
 /// Two jobs read at the same time; one half is copied while the other is read.
 Task read_staged(Operation& operation, const IndependentAccess& access, int64_t& total) {
   Half halves[2];
-  const Steps steps = prepare(access, halves);
+  const device::Memory memory = device::classify(first_byte(access.memory));
+  const Steps steps = prepare(access, memory, halves);
   Status outcome;
   bool ended = false;  // by an error or at the end of the file
   const int64_t count = steps.count();
@@ -220,7 +213,7 @@ Task read_staged(Operation& operation, const IndependentAccess& access, int64_t&
     Status read = co_await finish;
     if (outcome.ok()) outcome = std::move(read);
     if (!ended && outcome.ok()) {
-      outcome = finish_copy(previous, start_copy(access, previous, previous.moved));
+      outcome = finish_copy(previous, start_copy(access, memory, previous, previous.moved));
       total += previous.moved;
     }
     ended |= !outcome.ok() || previous.moved < previous.bytes;
@@ -233,9 +226,12 @@ Task access_staged(Operation& operation, const IndependentAccess& access, int64_
   co_return co_await staged;
 }
 
-/// A part of an access. `memory` holds its datatype.
-IndependentAccess part_of(const IndependentAccess& access, const Range& part, const TypedBuffer& memory) {
-  return {access.target, access.view, access.stream + part.first, memory.get(), part.bytes(), access.write};
+/// A part of an access of contiguous memory.
+IndependentAccess part_of(const IndependentAccess& access, const Range& part) {
+  p2p::Buffer memory =
+      p2p::host_bytes(coll::advance(access.memory.address, part.first), static_cast<size_t>(part.bytes()));
+  memory.memory = access.memory.memory;
+  return {access.target, access.view, access.stream + part.first, memory, part.bytes(), access.write};
 }
 
 /// The bytes that cuFile cannot transfer go through host memory. `total`: the bytes moved, in order.
@@ -246,9 +242,7 @@ Task access_device(Operation& operation, const IndependentAccess& access, int64_
     co_return co_await staged;
   }
   if (const Range head{0, direct.first}; !head.empty()) {
-    TypedBuffer memory;
-    WEFT_CO_TRY(memory.slice(access.memory, 0, head.bytes()));
-    const IndependentAccess part = part_of(access, head, memory);
+    const IndependentAccess part = part_of(access, head);
     Task staged = access_staged(operation, part, total);
     WEFT_CO_TRY(co_await staged);
     if (total < head.bytes()) co_return Status();  // the end of the file
@@ -260,9 +254,7 @@ Task access_device(Operation& operation, const IndependentAccess& access, int64_
   if (!outcome.ok() && outcome.error().code() != Errc::unsupported) co_return outcome;
   const Range tail{total, access.bytes};
   if (tail.empty()) co_return Status();
-  TypedBuffer memory;
-  WEFT_CO_TRY(memory.slice(access.memory, tail.first, tail.bytes()));
-  const IndependentAccess part = part_of(access, tail, memory);
+  const IndependentAccess part = part_of(access, tail);
   int64_t rest = 0;
   Task staged = access_staged(operation, part, rest);
   outcome = co_await staged;
