@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/trace.hpp"
+#include "copy/host_chunk.hpp"
 #include "core/op.hpp"
 #include "core/remote_memory.hpp"
 #include "device/pinned.hpp"
@@ -236,22 +237,20 @@ Status Window::update_locked(const Area& area, const Place& place, const std::by
 Status Window::update(const Area& area, const Place& place, const std::byte* in, const std::byte* compare,
                       ReduceOp op, Basic basic, std::byte* old) {
   constexpr uint64_t kPart = 32 << 10;
-  // Small copies between pinned memory and a GPU take a fifth of those of pageable memory.
-  device::PinnedBuffer pinned;
-  if (place.on_device && place.target->direct() != nullptr)
-    if (auto leased = device::lease_pinned(place.target->memory())) pinned = std::move(*leased);
-  const auto element = static_cast<uint64_t>(datatype::traits_of(basic).size);
-  const uint64_t part = (pinned ? pinned.size() : kPart) / element * element;
   alignas(64) std::byte small[256];
-  std::vector<std::byte> pageable(pinned || place.bytes <= sizeof small ? 0 : std::min(part, place.bytes));
-  std::byte* const stream = pinned             ? reinterpret_cast<std::byte*>(pinned.data())
-                            : pageable.empty() ? small
-                                               : pageable.data();
-  const device::Memory memory = pinned ? pinned.memory() : device::Memory{};
+  copy::HostChunk chunk;
+  // Small copies between pinned memory and a GPU take a fifth of those of pageable memory.
+  if (place.on_device && place.target->direct() != nullptr)
+    if (auto leased = copy::HostChunk::lease(place.target->memory())) chunk = std::move(*leased);
+  if (!chunk && place.bytes > sizeof small) chunk = copy::HostChunk::pageable(std::min(kPart, place.bytes));
+  const copy::View staged = chunk ? chunk.view() : copy::plain(small);
+  std::byte* const stream = staged.data();
+  const auto element = static_cast<uint64_t>(datatype::traits_of(basic).size);
+  const uint64_t part = (chunk ? chunk.size() : sizeof small) / element * element;
   WEFT_ASSERT(compare == nullptr || place.bytes <= part);
   for (uint64_t at = 0; at < place.bytes; at += part) {
     const uint64_t n = std::min(part, place.bytes - at);
-    if (op != ReduceOp::replace || old != nullptr) WEFT_TRY(read_stream(area, place, at, n, stream, memory));
+    if (op != ReduceOp::replace || old != nullptr) WEFT_TRY(copy_stream(false, area, place, at, n, staged));
     if (old != nullptr) std::memcpy(old + at, stream, n);
     if (compare != nullptr && std::memcmp(stream, compare, n) != 0) return {};
     if (op == ReduceOp::no_op) continue;
@@ -259,7 +258,7 @@ Status Window::update(const Area& area, const Place& place, const std::byte* in,
       std::memcpy(stream, in + at, n);
     else
       combine(op, basic, in + at, stream, n / element);
-    WEFT_TRY(write_stream(area, place, at, n, stream, memory));
+    WEFT_TRY(copy_stream(true, area, place, at, n, staged));
   }
   return {};
 }
@@ -333,7 +332,8 @@ Status Window::accumulate_by_kernel(const p2p::Buffer& origin, const p2p::Buffer
   WEFT_TRY(begin_accumulate(*place.peer));
   const AccumulateScope scope(*place.peer->control);
   if (result != nullptr)
-    WEFT_TRY(device::copy(result->address, kind_of(*result), target, there, place.bytes));
+    WEFT_TRY(copy::execute(copy::plain(result->address, kind_of(*result)), copy::plain(target, there),
+                           place.bytes));
   const void* const terms[] = {origin.address, target};
   auto ticket = device::reduce_async(reduction, target, there, terms, place.bytes, device::StreamRole::local);
   if (!ticket) return std::move(ticket).error();

@@ -2,10 +2,9 @@
 #include "rma/gpu_accumulate.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/assert.hpp"
-#include "device/copy.hpp"
+#include "copy/copy.hpp"
 
 namespace weft::rma {
 namespace {
@@ -116,10 +115,8 @@ Status accumulate_atomically(const ElementOperation& operation, const device::Me
     };
     const auto fill = [&](const Operand& operand, std::byte* stage) -> Status {
       if (stage == nullptr) return {};
-      if (operand.memory.on_device())
-        return device::copy(stage, stage_memory, operand.address + at, operand.memory, n);
-      std::memcpy(stage, operand.address + at, n);
-      return {};
+      return copy::execute(copy::plain(stage, stage_memory),
+                           copy::plain(operand.address + at, operand.memory), n);
     };
     WEFT_TRY(fill(operands.origin, origin_stage));
     WEFT_TRY(fill(operands.compare, compare_stage));
@@ -148,12 +145,9 @@ Status accumulate_atomically(const ElementOperation& operation, const device::Me
       return {};
     }));
     WEFT_TRY(device::wait(last));
-    if (result_stage == nullptr) continue;
-    if (operands.result.memory.on_device())
-      WEFT_TRY(
-          device::copy(operands.result.address + at, operands.result.memory, result_stage, stage_memory, n));
-    else
-      std::memcpy(operands.result.address + at, result_stage, n);
+    if (result_stage != nullptr)
+      WEFT_TRY(copy::execute(copy::plain(operands.result.address + at, operands.result.memory),
+                             copy::plain(result_stage, stage_memory), n));
   }
   return {};
 }

@@ -261,22 +261,27 @@ namespace {
 Status copy_runs(Window& window, const Run* runs, uint32_t count, std::byte* stream, uint64_t bytes,
                  bool write) {
   uint64_t at = 0;
+  std::vector<device::CopyOp> copies;  // of `memory`
+  device::Memory memory;
+  const auto finish = [&]() -> Status {
+    const device::Memory host;
+    auto ticket = device::copy_batch_async(copies.data(), copies.size(), write ? memory : host,
+                                           write ? host : memory, device::StreamRole::aux);
+    copies.clear();
+    return ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
+  };
   for (uint32_t i = 0; i < count; ++i) {
     std::byte* address = nullptr;
-    const OwnMemory* memory = window.own_memory(runs[i].offset, runs[i].length, address);
-    if (memory == nullptr || runs[i].length > bytes - at)
+    const OwnMemory* const own = window.own_memory(runs[i].offset, runs[i].length, address);
+    if (own == nullptr || runs[i].length > bytes - at)
       return error(ErrorClass::range, "an accumulate operation exceeds the window");
-    if (memory->memory.on_device()) {
-      const device::Memory host;
-      WEFT_TRY(write ? device::copy(address, memory->memory, stream + at, host, runs[i].length)
-                     : device::copy(stream + at, host, address, memory->memory, runs[i].length));
-    } else if (write) {
-      std::memcpy(address, stream + at, runs[i].length);
-    } else {
-      std::memcpy(stream + at, address, runs[i].length);
-    }
+    const device::Memory kind = own->memory.on_device() ? own->memory : device::Memory{};
+    if (!copies.empty() && kind.base != memory.base) WEFT_TRY(finish());
+    memory = kind;
+    copies.push_back({write ? address : stream + at, write ? stream + at : address, runs[i].length});
     at += runs[i].length;
   }
+  WEFT_TRY(finish());
   return at == bytes ? Status()
                      : error(ErrorClass::range, "an accumulate operation has runs of another size");
 }

@@ -97,6 +97,8 @@ class Operation : public transport::Completion {
   [[nodiscard]] bool last_part() const { return parts_ == 1; }
   /// Destroys the object with the last part.
   void finish_part(Status outcome);
+  /// Keeps a datatype alive until completion; at most two.
+  void hold(const datatype::Datatype& type);
   /// Unpacks `data` into the buffer on completion.
   void set_result(const p2p::Buffer& to);
 
@@ -110,6 +112,7 @@ class Operation : public transport::Completion {
   WindowRequest* request_;
   p2p::Buffer to_{};
   bool has_result_ = false;
+  const datatype::Datatype* types_[2] = {};  ///< held
   Status outcome_;
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/trace.hpp"
+#include "copy/copy.hpp"
 #include "core/remote_memory.hpp"
 #include "rma/messages.hpp"
 #include "rma/now.hpp"
@@ -12,20 +13,8 @@
 namespace weft::rma {
 
 Status unpack(const p2p::Buffer& to, const device::Memory& memory, const std::vector<std::byte>& stream) {
-  if (!memory.on_device()) {
-    (void)datatype::unpack(*to.type, to.count, to.address, 0, stream.data(), stream.size());
-    return {};
-  }
-  Status outcome;
-  size_t at = 0;
-  datatype::for_each_run(
-      *to.type, to.count, 0, static_cast<int64_t>(stream.size()), [&](int64_t displacement, int64_t length) {
-        if (!outcome.ok()) return;
-        outcome = device::copy(static_cast<std::byte*>(to.address) + displacement, memory, stream.data() + at,
-                               device::Memory{}, static_cast<size_t>(length));
-        at += static_cast<size_t>(length);
-      });
-  return outcome;
+  return copy::execute(copy::typed(to.address, to.count, *to.type, memory), copy::plain(stream.data()),
+                       stream.size());
 }
 
 Operation::Operation(Window& of, Peer& to, WindowRequest* request) : window(of), peer(to), request_(request) {
@@ -38,14 +27,20 @@ Operation::Operation(Window& of, Peer& to, WindowRequest* request) : window(of),
 }
 
 Operation::~Operation() {
-  if (has_result_) const_cast<datatype::Datatype*>(to_.type)->release();
+  for (const datatype::Datatype* type : types_)
+    if (type != nullptr) const_cast<datatype::Datatype*>(type)->release();
   window.release();
+}
+
+void Operation::hold(const datatype::Datatype& type) {
+  const_cast<datatype::Datatype&>(type).retain();
+  (types_[0] == nullptr ? types_[0] : types_[1]) = &type;
 }
 
 void Operation::set_result(const p2p::Buffer& to) {
   to_ = to;
   has_result_ = true;
-  const_cast<datatype::Datatype*>(to.type)->retain();  // the program may free it before completion
+  hold(*to.type);
 }
 
 void Operation::finish_part(Status outcome) {
@@ -205,7 +200,29 @@ Status Window::get(const p2p::Buffer& origin, const Area& area, WindowRequest* r
   return move(false, origin, area, place, memory, request);
 }
 
-/// The general path: one operation of transport/rma for each run of the target.
+/// Starts an operation of transport/rma for each run of bytes [at, at + stream.length) of the target's packed
+/// data. `operation`: null, or counts them as its parts.
+Status Window::issue_runs(bool put, const Area& area, const Place& place, uint64_t at,
+                          const transport::Buffer& stream, Operation* operation) {
+  Status outcome;
+  transport::Buffer part = stream;
+  datatype::for_each_run(area.type, area.count, static_cast<int64_t>(at), static_cast<int64_t>(stream.length),
+                         [&](int64_t displacement, int64_t length) {
+                           part.length = static_cast<size_t>(length);
+                           const uint64_t offset = place.offset + static_cast<uint64_t>(displacement);
+                           auto issued = put ? rma().put(*place.target, offset, part, operation)
+                                             : rma().get(*place.target, offset, part, operation);
+                           part.address += length;
+                           if (!issued)
+                             outcome = std::move(issued).error();
+                           else if (operation != nullptr && *issued == transport::rma::Issued::pending)
+                             operation->add_part();
+                           return outcome.ok();
+                         });
+  return outcome;
+}
+
+/// The general path.
 Status Window::move(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
                     const device::Memory& memory, WindowRequest* request) {
   if (request == nullptr && place.host == nullptr && origin.type->contiguous() && area.type.contiguous()) {
@@ -223,10 +240,18 @@ Status Window::move(bool put, const p2p::Buffer& origin, const Area& area, const
         put ? rma().put(*place.target, place.offset, buffer) : rma().get(*place.target, place.offset, buffer);
     return issued ? Status() : Status(issued.error().copy());
   }
+  if (place.target->direct() != nullptr && !(origin.type->contiguous() && area.type.contiguous()))
+    return copy_layouts(put, origin, area, place, memory, request);
   auto* operation = new Operation(*this, *place.peer, request);
   auto* address = static_cast<std::byte*>(origin.address);
   device::Memory from = memory;
-  if (!origin.type->contiguous()) {
+  // GPU memory is copied at once, not for each run of the target, unless a network reaches it.
+  const transport::rma::Caps& caps = place.target->caps();
+  const bool gathered = memory.on_device() && !area.type.contiguous() &&
+                        (put ? caps.put : caps.get) != transport::rma::Path::network;
+  if (!origin.type->contiguous() || gathered) {
+    if (memory.on_device())
+      transport::rma::report_staged("the operation has a layout in GPU memory, and the target is not mapped");
     if (put) {
       if (Status packed = p2p::pack_to_host(origin, operation->data); !packed.ok()) {
         operation->finish_part(packed.error().copy());
@@ -239,67 +264,39 @@ Status Window::move(bool put, const p2p::Buffer& origin, const Area& area, const
     address = operation->data.data();
     from = {};
   }
-  Status outcome;
-  datatype::for_each_run(area.type, area.count, 0, static_cast<int64_t>(place.bytes),
-                         [&](int64_t displacement, int64_t length) {
-                           const transport::Buffer buffer{address, static_cast<size_t>(length), from};
-                           const uint64_t at = place.offset + static_cast<uint64_t>(displacement);
-                           auto issued = put ? rma().put(*place.target, at, buffer, operation)
-                                             : rma().get(*place.target, at, buffer, operation);
-                           address += length;
-                           if (!issued) {
-                             outcome = std::move(issued).error();
-                             return false;
-                           }
-                           if (*issued == transport::rma::Issued::pending) operation->add_part();
-                           return true;
-                         });
-  const bool failed = !outcome.ok();
-  operation->finish_part(failed ? Status(outcome.error().copy()) : Status());
+  Status outcome = issue_runs(put, area, place, 0, {address, place.bytes, from}, operation);
+  operation->finish_part(outcome.ok() ? Status() : Status(outcome.error().copy()));
   return outcome;
 }
 
-/// Reads bytes [at, at + n) of the target's packed data; waits for completion. `memory`: of `stream`, on the
-/// host.
-Status Window::read_stream(const Area& area, const Place& place, uint64_t at, uint64_t n, std::byte* stream,
-                           const device::Memory& memory) {
-  if (place.host != nullptr) {
-    (void)datatype::pack(area.type, area.count, place.host, static_cast<int64_t>(at), stream, n);
-    return {};
-  }
-  Status outcome;
-  datatype::for_each_run(area.type, area.count, static_cast<int64_t>(at), static_cast<int64_t>(n),
-                         [&](int64_t displacement, int64_t length) {
-                           auto issued =
-                               rma().get(*place.target, place.offset + static_cast<uint64_t>(displacement),
-                                         {stream, static_cast<size_t>(length), memory});
-                           stream += length;
-                           if (!issued) outcome = std::move(issued).error();
-                           return outcome.ok();
-                         });
-  Target& target = *place.target;
-  core::wait_until(instance, [&] { return target.pending() == 0; });
-  WEFT_TRY(std::move(outcome));
-  WEFT_TRY(rma().flush(target));
-  return {};
+copy::View Window::view_of(const Area& area, const Place& place) {
+  const auto base = reinterpret_cast<uintptr_t>(place.target->direct());  // may be outside of the target
+  return copy::typed(reinterpret_cast<void*>(base + place.offset), area.count, area.type,
+                     place.target->memory());
 }
 
-Status Window::write_stream(const Area& area, const Place& place, uint64_t at, uint64_t n, std::byte* stream,
-                            const device::Memory& memory) {
-  if (place.host != nullptr) {
-    (void)datatype::unpack(area.type, area.count, place.host, static_cast<int64_t>(at), stream, n);
-    return {};
+/// Copies between two layouts, the target being mapped.
+Status Window::copy_layouts(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
+                            const device::Memory& memory, WindowRequest* request) {
+  auto* const operation = new Operation(*this, *place.peer, request);
+  operation->hold(*origin.type);  // the program may free the types before completion
+  operation->hold(area.type);
+  auto issued = rma().copy_layouts(*place.target, put, view_of(area, place),
+                                   copy::typed(origin.address, origin.count, *origin.type, memory),
+                                   place.bytes, operation);
+  if (issued && *issued == transport::rma::Issued::pending) operation->add_part();
+  operation->finish_part(issued ? Status() : Status(issued.error().copy()));
+  return issued ? Status() : Status(std::move(issued).error());
+}
+
+/// Copies between `stream` and bytes [at, at + n) of the target's packed data; waits for completion.
+Status Window::copy_stream(bool put, const Area& area, const Place& place, uint64_t at, uint64_t n,
+                           const copy::View& stream) {
+  if (place.host != nullptr || (place.on_device && place.target->direct() != nullptr)) {
+    const copy::View target = view_of(area, place).from(at);
+    return put ? copy::execute(target, stream, n) : copy::execute(stream, target, n);
   }
-  Status outcome;
-  datatype::for_each_run(area.type, area.count, static_cast<int64_t>(at), static_cast<int64_t>(n),
-                         [&](int64_t displacement, int64_t length) {
-                           auto issued =
-                               rma().put(*place.target, place.offset + static_cast<uint64_t>(displacement),
-                                         {stream, static_cast<size_t>(length), memory});
-                           stream += length;
-                           if (!issued) outcome = std::move(issued).error();
-                           return outcome.ok();
-                         });
+  Status outcome = issue_runs(put, area, place, at, {stream.data(), n, stream.memory}, nullptr);
   Target& target = *place.target;
   core::wait_until(instance, [&] { return target.pending() == 0; });
   WEFT_TRY(std::move(outcome));

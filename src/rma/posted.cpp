@@ -230,9 +230,9 @@ void Window::finish_retracted(Peer& peer) {
   const Area area = bytes_of(operation, static_cast<int>(&peer - peers.data()));
   Status outcome;
   if (operation.kind == PostedOperation::put)
-    outcome = write_stream(area, place, 0, operation.bytes, data, {});
+    outcome = copy_stream(true, area, place, 0, operation.bytes, copy::plain(data));
   else if (operation.kind == PostedOperation::get)
-    outcome = read_stream(area, place, 0, operation.bytes, posted.result, {});
+    outcome = copy_stream(false, area, place, 0, operation.bytes, copy::plain(posted.result));
   else
     outcome = update_locked(
         area, place, data, operation.kind == PostedOperation::compare_swap ? data + operation.bytes : nullptr,

@@ -37,6 +37,7 @@ enum class Flavor : int { create = 311, allocate = 312, dynamic = 313, shared = 
 /// Assertions: the values of MPI_MODE_* of the ABI.
 inline constexpr int kNoCheck = 1024, kNoPrecede = 2048, kNoPut = 4096, kNoStore = 8192, kNoSucceed = 16384;
 
+class Operation;
 class Window;
 
 /// Memory of this process that belongs to a window.
@@ -293,10 +294,14 @@ class Window final : public core::Counted {
 
   [[nodiscard]] Status move(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
                             const device::Memory& memory, WindowRequest* request);
-  [[nodiscard]] Status read_stream(const Area& area, const Place& place, uint64_t at, uint64_t n,
-                                   std::byte* stream, const device::Memory& memory);
-  [[nodiscard]] Status write_stream(const Area& area, const Place& place, uint64_t at, uint64_t n,
-                                    std::byte* stream, const device::Memory& memory);
+  [[nodiscard]] Status issue_runs(bool put, const Area& area, const Place& place, uint64_t at,
+                                  const transport::Buffer& stream, Operation* operation);
+  /// The mapped memory that an operation accesses.
+  [[nodiscard]] static copy::View view_of(const Area& area, const Place& place);
+  [[nodiscard]] Status copy_layouts(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
+                                    const device::Memory& memory, WindowRequest* request);
+  [[nodiscard]] Status copy_stream(bool put, const Area& area, const Place& place, uint64_t at, uint64_t n,
+                                   const copy::View& stream);
   [[nodiscard]] std::optional<ElementOperation> element_operation(const Area& area, const Place& place,
                                                                   datatype::ReduceOp op,
                                                                   std::optional<datatype::Basic> basic,

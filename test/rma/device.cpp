@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -151,6 +152,81 @@ void run(Kind window_kind, Kind origin_kind, bool dynamic) {
   MPI_Win_free(&win);
 }
 
+/// Driver calls by which copies of this process begin.
+unsigned long copies() {
+  const auto& cuda = weft::test::cuda();
+  return cuda.emulated() ? cuda.calls("cuMemcpyAsync") + cuda.calls("cuMemcpyBatchAsync") : 0;
+}
+
+/// Blocks of `length` words at the distance of `stride` words.
+MPI_Datatype blocks(int count, int length, int stride) {
+  MPI_Datatype type;
+  MPI_Type_vector(count, length, stride, MPI_INT64_T, &type);
+  MPI_Type_commit(&type);
+  return type;
+}
+
+/// Puts and gets between different layouts: no driver call for each of their runs.
+void layouts(Kind window_kind, Kind origin_kind, bool dynamic) {
+  constexpr int kData = 1024;
+  constexpr unsigned long kMaxCopies = 24;  // the layouts have 256 and 512 runs
+  const auto target_word = [](size_t i) { return i / 4 * 7 + i % 4; };
+  const auto origin_word = [](size_t i) { return 1 + i / 2 * 3 + i % 2; };
+  Buffer memory(window_kind, kBytes, device_index), origin(origin_kind, kBytes, device_index);
+  write(memory, values(rank));
+  write(origin, values(size + rank));
+  MPI_Win win;
+  std::vector<MPI_Aint> bases(static_cast<size_t>(size));
+  if (dynamic) {
+    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_attach(win, memory.data(), kBytes);
+    MPI_Aint own;
+    MPI_Get_address(memory.data(), &own);
+    MPI_Allgather(&own, 1, MPI_AINT, bases.data(), 1, MPI_AINT, MPI_COMM_WORLD);
+  } else {
+    MPI_Win_create(memory.data(), kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+  }
+  const int to = (rank + 1) % size, from = (rank + size - 1) % size;
+  const MPI_Aint base = bases[static_cast<size_t>(to)];
+  auto* const first = origin.data() + sizeof(int64_t);
+  MPI_Win_fence(0, win);
+
+  MPI_Datatype here = blocks(kData / 2, 2, 3), there = blocks(kData / 4, 4, 7);
+  unsigned long before = copies();
+  MPI_Get(first, 1, here, to, base, 1, there, win);
+  MPI_Type_free(&here);
+  MPI_Type_free(&there);
+  MPI_Win_fence(0, win);
+  const unsigned long got = copies() - before;
+  auto model = values(size + rank);
+  const auto theirs = values(to);
+  for (size_t i = 0; i < kData; ++i) model[origin_word(i)] = theirs[target_word(i)];
+  expect(read(origin) == model, "get between layouts", window_kind, origin_kind);
+  MPI_Barrier(MPI_COMM_WORLD);
+
+  write(origin, values(size + rank));
+  here = blocks(kData / 2, 2, 3), there = blocks(kData / 4, 4, 7);
+  before = copies();
+  MPI_Put(first, 1, here, to, base, 1, there, win);
+  MPI_Type_free(&here);
+  MPI_Type_free(&there);
+  MPI_Win_fence(0, win);
+  const unsigned long put = copies() - before;
+  model = values(rank);
+  const auto sent = values(size + from);
+  for (size_t i = 0; i < kData; ++i) model[target_word(i)] = sent[origin_word(i)];
+  expect(read(memory) == model, "put between layouts", window_kind, origin_kind);
+  if (window_kind == Kind::host || std::getenv("WEFT_FAKE_HOSTS") == nullptr) {
+    expect(got <= kMaxCopies, "number of driver calls of a get", window_kind, origin_kind);
+    expect(put <= kMaxCopies, "number of driver calls of a put", window_kind, origin_kind);
+    if (got > kMaxCopies || put > kMaxCopies)
+      std::fprintf(stderr, "%lu driver calls in a get, %lu in a put\n", got, put);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (dynamic) MPI_Win_detach(win, memory.data());
+  MPI_Win_free(&win);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -163,6 +239,11 @@ int main(int argc, char** argv) {
     run(Kind::device, Kind::host, dynamic);
     run(Kind::host, Kind::device, dynamic);
     run(Kind::managed, Kind::pool, dynamic);
+    layouts(Kind::device, Kind::device, dynamic);
+    layouts(Kind::device, Kind::host, dynamic);
+    layouts(Kind::host, Kind::device, dynamic);
+    layouts(Kind::device, Kind::managed, dynamic);
+    layouts(Kind::managed, Kind::pool, dynamic);
   }
   MPI_Finalize();
   return failures == 0 ? 0 : 1;

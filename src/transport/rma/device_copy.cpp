@@ -44,11 +44,33 @@ Result<Issued> Rma::copy_direct(Target& target, Kind kind, uint64_t offset, cons
   CopyBatch batch;
   batch.add(*operation);
   submit_batch(batch);
+  return track(*operation, std::move(batch));
+}
+
+Result<Issued> Rma::copy_layouts(Target& target, bool put, const copy::View& remote, const copy::View& local,
+                                 uint64_t bytes, Completion* done) {
+  WEFT_TRY(check(target, 0, 0));
+  Operation* const operation =
+      create(target, put ? Kind::put : Kind::get, 0, {local.address, bytes, local.memory}, done);
+  if (operation == nullptr) return Error(Errc::no_mem, "too many remote memory operations at once");
+  CopyBatch batch;
+  batch.add(*operation);
+  const trace::Range range("rma.copy_layouts");
+  auto ticket = copy::submit(put ? remote : local, put ? local : remote, bytes,
+                             put ? device::StreamRole::out : device::StreamRole::in);
+  if (ticket)
+    batch.ticket = std::move(*ticket);
+  else
+    batch.outcome = std::move(ticket).error();
+  return track(*operation, std::move(batch));
+}
+
+/// Tracks a submitted batch of one operation.
+Result<Issued> Rma::track(Operation& operation, CopyBatch batch) {
   if (!batch.outcome || !batch.ticket.pending()) {  // an error, or a copy by the CPU
-    Status outcome = std::move(batch.outcome);
-    --target.pending_;
-    slab_.destroy(operation);
-    if (!outcome) return std::move(outcome).error();
+    --operation.target->pending_;
+    slab_.destroy(&operation);
+    if (!batch.outcome) return std::move(batch.outcome).error();
     return Issued::complete;
   }
   copying_.push_back(std::move(batch));

@@ -33,15 +33,6 @@ Error error_of(ReplyMessage::Outcome outcome, Peer peer) {
   }
 }
 
-/// Blocks only if one of the sides is device memory.
-Status copy_memory(std::byte* to, const device::Memory& to_memory, const std::byte* from,
-                   const device::Memory& from_memory, size_t bytes) {
-  if (to_memory.on_device() || from_memory.on_device())
-    return device::copy(to, to_memory, from, from_memory, bytes);
-  std::memcpy(to, from, bytes);
-  return {};
-}
-
 }  // namespace
 
 void Rma::register_handlers() {
@@ -93,8 +84,9 @@ bool Rma::send_put(Operation& operation) {
                                            operation.id,
                                            operation.offset + operation.moved};
     if (operation.moved + bytes == total) message.flags = PutMessage::kLast;
-    const Status copied = copy_memory(slot + sizeof message, {}, operation.local.address + operation.moved,
-                                      operation.local.memory, bytes);
+    const Status copied =
+        copy::execute(copy::plain(slot + sizeof message),
+                      copy::plain(operation.local.address + operation.moved, operation.local.memory), bytes);
     if (!copied) {  // an empty fragment changes nothing
       message.flags = 0, message.length = 0;
       sender.commit(target.peer_, sizeof message);
@@ -123,8 +115,9 @@ bool Rma::serve(Serving& serving) {
     if (slot == nullptr) return false;
     auto& message = *new (slot) DataMessage{
         Message::data, {}, static_cast<uint32_t>(bytes), request.operation, serving.sent};
-    const Status copied = copy_memory(slot + sizeof message, {},
-                                      region->address + request.offset + serving.sent, region->memory, bytes);
+    const Status copied =
+        copy::execute(copy::plain(slot + sizeof message),
+                      copy::plain(region->address + request.offset + serving.sent, region->memory), bytes);
     if (!copied) message.length = 0;
     sender.commit(serving.peer, sizeof message + (copied ? bytes : 0));
     if (!copied) {
@@ -155,8 +148,8 @@ void Rma::on_put(Peer source, const PutMessage& message, size_t size) {
   if (region == nullptr) return reply(source, message.operation, ReplyMessage::stale_region);
   if (!region->contains(message.offset, message.length))
     return reply(source, message.operation, ReplyMessage::out_of_range);
-  const Status copied = copy_memory(region->address + message.offset, region->memory,
-                                    reinterpret_cast<const std::byte*>(&message + 1), {}, message.length);
+  const Status copied = copy::execute(copy::plain(region->address + message.offset, region->memory),
+                                      copy::plain(&message + 1), message.length);
   if (!copied) return reply(source, message.operation, ReplyMessage::copy_failed);
   if ((message.flags & PutMessage::kLast) != 0) reply(source, message.operation, ReplyMessage::done);
 }
@@ -191,8 +184,9 @@ void Rma::on_data(Peer source, const DataMessage& message, size_t size) {
   if (operation->kind != Kind::get || size - sizeof message < message.length ||
       message.position != operation->moved || message.length > missing)
     return malformed.add();
-  Status copied = copy_memory(operation->local.address + message.position, operation->local.memory,
-                              reinterpret_cast<const std::byte*>(&message + 1), {}, message.length);
+  Status copied =
+      copy::execute(copy::plain(operation->local.address + message.position, operation->local.memory),
+                    copy::plain(&message + 1), message.length);
   operation->moved += message.length;
   if (!copied || message.length == missing) finish(*operation, std::move(copied));
 }
@@ -216,9 +210,10 @@ Result<uint64_t> Rma::execute_at(const Registration& registration, uint64_t offs
   if (!registration.memory.on_device()) return execute(atomic, address);
   uint64_t before = 0;
   const size_t bytes = size_of(atomic.type);
-  WEFT_TRY(device::copy(&before, device::Memory{}, address, registration.memory, bytes));
+  const copy::View there = copy::plain(address, registration.memory);
+  WEFT_TRY(copy::execute(copy::plain(&before), there, bytes));
   const uint64_t after = apply(atomic, before);
-  if (after != before) WEFT_TRY(device::copy(address, registration.memory, &after, device::Memory{}, bytes));
+  if (after != before) WEFT_TRY(copy::execute(there, copy::plain(&after), bytes));
   return before;
 }
 

@@ -10,6 +10,7 @@
 #include "base/counters.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
+#include "copy/double_buffer.hpp"
 #include "transport/shm/single_copy.hpp"
 
 namespace weft::transport::rma {
@@ -24,14 +25,14 @@ counters::Counter registered("rma.registrations", counters::Unit::objects,
 counters::Counter attached("rma.targets", counters::Unit::objects,
                            "Memory ranges of other processes attached by this one");
 
-constexpr size_t kStagingBytes = size_t{1} << 20;
-
 uint64_t make_proof() {
   std::random_device random;
   return uint64_t{random()} << 32 | random();
 }
 
 }  // namespace
+
+void report_staged(std::string_view reason) { staged.hit(std::string(reason)); }
 
 const char* name(Path path) {
   constexpr const char* kNames[] = {"direct", "process_vm", "network", "message"};
@@ -331,7 +332,7 @@ Result<Issued> Rma::move(Target& target, Kind kind, uint64_t offset, const Buffe
   Network* const network = path == Path::network ? environment_.network(target.peer_) : nullptr;
   const bool by_network =
       network != nullptr && (!local.memory.on_device() || network->supports(local.memory));
-  if (!by_network && local.memory.on_device()) staged.hit("the buffer of the operation is in GPU memory");
+  if (!by_network && local.memory.on_device()) report_staged("the buffer of the operation is in GPU memory");
   Operation* operation = create(target, kind, offset, local, done);
   if (operation == nullptr) return Error(Errc::no_mem, "too many remote memory operations at once");
   if (!by_network) return send_request(*operation);
@@ -345,23 +346,19 @@ Result<Issued> Rma::move(Target& target, Kind kind, uint64_t offset, const Buffe
 /// Complete on return. Buffers in GPU memory are staged.
 Status Rma::copy_process(const Target& target, Kind kind, uint64_t offset, const Buffer& local) {
   const trace::Range range("rma.process_vm");
-  const auto copy = [&](const std::byte* here, uint64_t at, size_t bytes) {
+  const auto move = [&](const std::byte* here, uint64_t at, size_t bytes) {
     const Iov own{reinterpret_cast<uint64_t>(here), bytes}, other{target.address_ + offset + at, bytes};
     return kind == Kind::put ? shm::write_process(target.pid_, {&own, 1}, {&other, 1})
                              : shm::read_process(target.pid_, {&own, 1}, {&other, 1});
   };
-  if (!local.memory.on_device()) return copy(local.address, 0, local.length);
-  staged.hit("the target's memory is host memory that this process cannot map");
-  std::vector<std::byte> chunk(std::min(local.length, kStagingBytes));
-  for (size_t at = 0; at < local.length; at += chunk.size()) {
-    const size_t bytes = std::min(chunk.size(), local.length - at);
-    if (kind == Kind::put)
-      WEFT_TRY(device::copy(chunk.data(), device::Memory{}, local.address + at, local.memory, bytes));
-    WEFT_TRY(copy(chunk.data(), at, bytes));
-    if (kind == Kind::get)
-      WEFT_TRY(device::copy(local.address + at, local.memory, chunk.data(), device::Memory{}, bytes));
-  }
-  return {};
+  if (!local.memory.on_device()) return move(local.address, 0, local.length);
+  report_staged("the target's memory is host memory that this process cannot map");
+  const copy::View gpu = copy::plain(local.address, local.memory);
+  const auto role = kind == Kind::put ? device::StreamRole::out : device::StreamRole::in;
+  auto buffer = copy::DoubleBuffer::lease_any(local.memory, local.length);
+  if (kind == Kind::put) return buffer.download(gpu, local.length, role, move);
+  WEFT_TRY(buffer.upload(gpu, local.length, role, move));
+  return buffer.wait();
 }
 
 Result<Issued> Rma::atomic(Target& target, uint64_t offset, const Atomic& atomic, uint64_t* before,

@@ -6,12 +6,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/slab.hpp"
-#include "device/copy.hpp"
+#include "copy/copy.hpp"
 #include "transport/network.hpp"
 #include "transport/rma/message.hpp"
 #include "transport/transport.hpp"
@@ -25,6 +26,9 @@ enum class Path : uint8_t {
   message      ///< active messages: the target must make progress
 };
 [[nodiscard]] const char* name(Path path);  ///< "direct", "process_vm", "network", "message"
+
+/// Reports the slow path rma.staged: GPU memory goes through host memory.
+void report_staged(std::string_view reason);
 
 /// How each operation reaches a target.
 struct Caps {
@@ -125,6 +129,11 @@ class Rma {
   /// Reads the target's memory into `to`.
   [[nodiscard]] Result<Issued> get(Target& target, uint64_t offset, const Buffer& to,
                                    Completion* done = nullptr);
+  /// Copies `bytes` bytes between the layouts of a mapped target and of a local buffer, one of them in GPU
+  /// memory. `remote`: a view of Target::memory() at Target::direct() plus the offset. `put`: from `local`.
+  [[nodiscard]] Result<Issued> copy_layouts(Target& target, bool put, const copy::View& remote,
+                                            const copy::View& local, uint64_t bytes,
+                                            Completion* done = nullptr);
   /// Executes an atomic operation; the value before is in `*before` on completion. Atomic operations of one
   /// process on one target are executed in the order of the calls. Errc::arg: misaligned.
   [[nodiscard]] Result<Issued> atomic(Target& target, uint64_t offset, const Atomic& atomic, uint64_t* before,
@@ -216,6 +225,7 @@ class Rma {
   // device_copy.cpp
   [[nodiscard]] Result<Issued> copy_direct(Target& target, Kind kind, uint64_t offset, const Buffer& local,
                                            Completion* done);
+  [[nodiscard]] Result<Issued> track(Operation& operation, CopyBatch batch);
   void collect(Operation& operation);
   void submit_collected();
   void submit_batch(CopyBatch& batch);
