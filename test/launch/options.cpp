@@ -141,7 +141,8 @@ TEST(Options, OtherHosts) {
 
 TEST(Options, FilesWithoutEnd) {
   for (const char* option : {"--hostfile", "--configfile", "--app"})
-    EXPECT_NE(refuse(std::string(option) + " /dev/zero a").find("/dev/zero: is larger than"), std::string::npos)
+    EXPECT_NE(refuse(std::string(option) + " /dev/zero a").find("/dev/zero: is larger than"),
+              std::string::npos)
         << option;
 }
 
