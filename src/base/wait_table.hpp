@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Wait table: what each rank of a host does in MPI, in shared memory. core/waits writes it; mpiexec and
-// `weft hang` read it from outside, through the descriptor in /proc/PID/fd. The library itself never reads
-// it.
+// `weft hang` read it from outside, through the descriptor in /proc/PID/fd. The library itself reads
+// only the GPUs of the other ranks (core/gpu_use).
 #pragma once
 #include <atomic>
 #include <cstddef>
