@@ -39,6 +39,15 @@ enum class Initialise { no, yes };
 [[nodiscard]] Result<Uuid> uuid_of(int ordinal);
 /// Ordinal of a device in this process; Errc::unsupported if the device is not visible.
 [[nodiscard]] Result<int> find_device(const Uuid& uuid);
+/// Whether contexts on a device are shared with other processes by MPS, as the driver reports it.
+/// Errc::unsupported if the driver is too old to tell (before CUDA 12.3) or closed.
+[[nodiscard]] Result<bool> mps_enabled(int device);
+/// Which processes may create contexts on a device: any number, none, or one (under MPS: its server).
+enum class ComputeMode : uint8_t { shared, prohibited, exclusive_process };
+[[nodiscard]] const char* name(ComputeMode mode);  ///< "default", "prohibited", "exclusive process"
+[[nodiscard]] Result<ComputeMode> compute_mode(int device);
+/// Number of multiprocessors that this process can use; CUDA_MPS_ACTIVE_THREAD_PERCENTAGE limits it.
+[[nodiscard]] Result<int> multiprocessors(int device);
 /// Facts about the GPUs of this machine that one process can find, for tools: calls cuInit.
 struct GpuSurvey {
   int devices = 0;

@@ -33,6 +33,14 @@ static_assert(kMemoryUnified == CU_MEMORYTYPE_UNIFIED);
 static_assert(kDeviceMaxPitch == CU_DEVICE_ATTRIBUTE_MAX_PITCH &&
               kDevicePciBus == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
 static_assert(kDevicePciDevice == CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
+static_assert(kDeviceMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+static_assert(kDeviceComputeMode == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
+static_assert(kComputeModeDefault == CU_COMPUTEMODE_DEFAULT &&
+              kComputeModeProhibited == CU_COMPUTEMODE_PROHIBITED &&
+              kComputeModeExclusiveProcess == CU_COMPUTEMODE_EXCLUSIVE_PROCESS);
+#if CUDA_VERSION >= 12030
+static_assert(kDeviceMpsEnabled == CU_DEVICE_ATTRIBUTE_MPS_ENABLED);
+#endif
 static_assert(kDevicePciDomain == CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
 static_assert(kDeviceCapabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(kDeviceCapabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Classification of every memory kind, device properties, and faults on host access to device memory.
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 
@@ -169,6 +170,23 @@ TEST_F(MemoryTest, DeviceProperties) {
   device::Uuid strange{};
   EXPECT_EQ(device::find_device(strange).error().code(), Errc::unsupported);
   EXPECT_EQ(device::uuid_of(99).error().code(), Errc::arg);
+}
+
+TEST_F(MemoryTest, ComputeModeAndMps) {
+  const char* mps = std::getenv("EMUCUDA_MPS");
+  const char* portion = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+  const auto mode = device::compute_mode(0);
+  const auto enabled = device::mps_enabled(0);
+  const auto multiprocessors = device::multiprocessors(0);
+  ASSERT_OK(mode);
+  ASSERT_OK(multiprocessors);
+  EXPECT_GE(*multiprocessors, 1);
+  EXPECT_EQ(device::mps_enabled(99).error().code(), Errc::other);
+  if (!cuda().emulated()) return;
+  ASSERT_OK(enabled);
+  EXPECT_EQ(*enabled, mps != nullptr);
+  EXPECT_EQ(*mode, mps != nullptr ? device::ComputeMode::exclusive_process : device::ComputeMode::shared);
+  EXPECT_EQ(*multiprocessors, portion != nullptr ? 33 : 132);
 }
 
 using MemoryDeathTest = MemoryTest;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Devices and contexts. EMUCUDA_DEVICES: number of devices; CUDA_VISIBLE_DEVICES (indices): visible devices;
-// EMUCUDA_PEER=0: no peer access; EMUCUDA_NVLINK=0: peer access over PCIe.
+// EMUCUDA_PEER=0: no peer access; EMUCUDA_NVLINK=0: peer access over PCIe; EMUCUDA_MPS=1: an MPS server
+// shares the devices; EMUCUDA_COMPUTE_MODE: CUcomputemode of the devices.
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,6 +33,8 @@ class Stack {
 };
 
 thread_local Stack stack;
+
+constexpr int kMultiprocessors = 132;
 
 unsigned long number(const char* variable, unsigned long standard) {
   const char* text = std::getenv(variable);
@@ -257,16 +260,22 @@ Code cuDeviceGetPCIBusId(char* text, int size, Ordinal ordinal) {
 
 Code cuDeviceGetAttribute(int* value, int attribute, Ordinal ordinal) {
   EMUCUDA_DEVICE(ordinal);
-  const std::map<int, int> values = {{kDeviceMaxPitch, 2147483647},
-                                     {16, 132},
-                                     {kDevicePciBus, 16 + device->physical},
-                                     {41, 1},  // unified addressing
-                                     {kDeviceCapabilityMajor, capability() / 10},
-                                     {kDeviceCapabilityMinor, capability() % 10},
-                                     {83, 1},  // managed memory
-                                     {89, 1},
-                                     {115, 1},
-                                     {125, 1}};  // concurrent managed, pools, IPC
+  if (attribute == kDeviceMpsEnabled && driver_version() < 12030) return kInvalidValue;
+  const bool mps = number("EMUCUDA_MPS", 0) != 0;
+  const int portion = mps ? static_cast<int>(number("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", 100)) : 100;
+  const std::map<int, int> values = {
+      {kDeviceMaxPitch, 2147483647},
+      {kDeviceMultiprocessors, std::max(1, kMultiprocessors * portion / 100)},
+      {kDeviceComputeMode, static_cast<int>(number("EMUCUDA_COMPUTE_MODE", 0))},
+      {kDeviceMpsEnabled, mps ? 1 : 0},
+      {kDevicePciBus, 16 + device->physical},
+      {41, 1},  // unified addressing
+      {kDeviceCapabilityMajor, capability() / 10},
+      {kDeviceCapabilityMinor, capability() % 10},
+      {83, 1},  // managed memory
+      {89, 1},
+      {115, 1},
+      {125, 1}};  // concurrent managed, pools, IPC
   const auto at = values.find(attribute);
   *value = at != values.end() ? at->second : 0;
   return kSuccess;

@@ -34,8 +34,12 @@ inline constexpr int kAttributeContext = 1, kAttributeMemoryType = 2, kAttribute
 inline constexpr unsigned kMemoryHost = 1, kMemoryDevice = 2, kMemoryUnified = 4;
 
 /// CUdevice_attribute
-inline constexpr int kDeviceMaxPitch = 11, kDevicePciBus = 33, kDevicePciDevice = 34, kDevicePciDomain = 50,
-                     kDeviceCapabilityMajor = 75, kDeviceCapabilityMinor = 76;
+inline constexpr int kDeviceMaxPitch = 11, kDeviceMultiprocessors = 16, kDeviceComputeMode = 20,
+                     kDevicePciBus = 33, kDevicePciDevice = 34, kDevicePciDomain = 50,
+                     kDeviceCapabilityMajor = 75, kDeviceCapabilityMinor = 76, kDeviceMpsEnabled = 133;
+
+/// CUcomputemode
+inline constexpr int kComputeModeDefault = 0, kComputeModeProhibited = 2, kComputeModeExclusiveProcess = 3;
 
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostAllocPortable = 1,
                           kHostAllocDeviceMap = 2, kHostRegisterPortable = 1, kHostRegisterDeviceMap = 2,

@@ -130,6 +130,40 @@ Result<int> find_device(const Uuid& uuid) {
                                       "or the container hides it): make the same GPUs visible to all ranks");
 }
 
+Result<bool> mps_enabled(int device) {
+  if (!available()) return no_driver();
+  int enabled = 0;
+  const cuda::Code code = cuda::driver().device_get_attribute(&enabled, cuda::kDeviceMpsEnabled, device);
+  if (code == cuda::kInvalidValue)
+    return Error(Errc::unsupported, "the CUDA driver is too old to tell whether MPS is in use");
+  if (code != cuda::kSuccess) return cuda::failure(code, "cuDeviceGetAttribute", "MPS cannot be queried");
+  return enabled != 0;
+}
+
+const char* name(ComputeMode mode) {
+  return mode == ComputeMode::shared       ? "default"
+         : mode == ComputeMode::prohibited ? "prohibited"
+                                           : "exclusive process";
+}
+
+Result<ComputeMode> compute_mode(int device) {
+  if (!available()) return no_driver();
+  int mode = 0;
+  WEFT_CUDA_TRY(device_get_attribute, "a GPU's compute mode cannot be read", &mode, cuda::kDeviceComputeMode,
+                device);
+  return mode == cuda::kComputeModeDefault      ? ComputeMode::shared
+         : mode == cuda::kComputeModeProhibited ? ComputeMode::prohibited
+                                                : ComputeMode::exclusive_process;
+}
+
+Result<int> multiprocessors(int device) {
+  if (!available()) return no_driver();
+  int count = 0;
+  WEFT_CUDA_TRY(device_get_attribute, "a GPU's multiprocessors cannot be counted", &count,
+                cuda::kDeviceMultiprocessors, device);
+  return count;
+}
+
 Result<bool> can_access_peer(int device, int peer) {
   if (!available()) return no_driver();
   if (device == peer) return true;
