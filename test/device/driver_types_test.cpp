@@ -20,6 +20,8 @@ static_assert(kAlreadyMapped == CUDA_ERROR_ALREADY_MAPPED && kInvalidHandle == C
 static_assert(kNotReady == CUDA_ERROR_NOT_READY && kIllegalAddress == CUDA_ERROR_ILLEGAL_ADDRESS);
 static_assert(kContextIsDestroyed == CUDA_ERROR_CONTEXT_IS_DESTROYED &&
               kNotSupported == CUDA_ERROR_NOT_SUPPORTED);
+static_assert(kInvalidDevice == CUDA_ERROR_INVALID_DEVICE &&
+              kPeerAccessUnsupported == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 static_assert(kAttributeContext == CU_POINTER_ATTRIBUTE_CONTEXT);
 static_assert(kAttributeMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 static_assert(kAttributeBufferId == CU_POINTER_ATTRIBUTE_BUFFER_ID);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Devices and contexts. EMUCUDA_DEVICES: number of devices; CUDA_VISIBLE_DEVICES (indices): visible devices;
-// EMUCUDA_PEER=0: no peer access; EMUCUDA_NVLINK=0: peer access over PCIe; EMUCUDA_MPS=1: an MPS server
-// shares the devices; EMUCUDA_COMPUTE_MODE: CUcomputemode of the devices.
+// Devices and contexts. EMUCUDA_PEER=0: no peer access; EMUCUDA_NVLINK=0: peer access over PCIe;
+// EMUCUDA_COMPUTE_MODE: CUcomputemode of the devices.
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,32 +32,6 @@ class Stack {
 };
 
 thread_local Stack stack;
-
-constexpr int kMultiprocessors = 132;
-
-unsigned long number(const char* variable, unsigned long standard) {
-  const char* text = std::getenv(variable);
-  return text != nullptr && *text != 0 ? std::strtoul(text, nullptr, 10) : standard;
-}
-
-std::vector<int> visible_devices() {
-  const int count = static_cast<int>(number("EMUCUDA_DEVICES", 2));
-  std::vector<int> visible;
-  const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (list == nullptr) {
-    for (int i = 0; i < count; ++i) visible.push_back(i);
-    return visible;
-  }
-  while (*list != 0) {
-    char* end = nullptr;
-    const long index = std::strtol(list, &end, 10);
-    if (end == list || index < 0 || index >= count)
-      break;  // like the driver: ends at the first invalid entry
-    visible.push_back(static_cast<int>(index));
-    list = *end == ',' ? end + 1 : end;
-  }
-  return visible;
-}
 
 void add_device(World& world, int physical) {
   auto device = std::make_unique<Device>();
@@ -240,7 +213,7 @@ Code cuDeviceGet(Ordinal* result, int ordinal) {
 
 Code cuDeviceGetName(char* text, int size, Ordinal ordinal) {
   EMUCUDA_DEVICE(ordinal);
-  std::snprintf(text, static_cast<size_t>(size), "Emulated GPU");
+  std::snprintf(text, static_cast<size_t>(size), mig() ? "Emulated GPU MIG 1g.10gb" : "Emulated GPU");
   return kSuccess;
 }
 
@@ -261,13 +234,11 @@ Code cuDeviceGetPCIBusId(char* text, int size, Ordinal ordinal) {
 Code cuDeviceGetAttribute(int* value, int attribute, Ordinal ordinal) {
   EMUCUDA_DEVICE(ordinal);
   if (attribute == kDeviceMpsEnabled && driver_version() < 12030) return kInvalidValue;
-  const bool mps = number("EMUCUDA_MPS", 0) != 0;
-  const int portion = mps ? static_cast<int>(number("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", 100)) : 100;
   const std::map<int, int> values = {
       {kDeviceMaxPitch, 2147483647},
-      {kDeviceMultiprocessors, std::max(1, kMultiprocessors * portion / 100)},
+      {kDeviceMultiprocessors, multiprocessors()},
       {kDeviceComputeMode, static_cast<int>(number("EMUCUDA_COMPUTE_MODE", 0))},
-      {kDeviceMpsEnabled, mps ? 1 : 0},
+      {kDeviceMpsEnabled, mps_clients() != 0 ? 1 : 0},
       {kDevicePciBus, 16 + device->physical},
       {41, 1},  // unified addressing
       {kDeviceCapabilityMajor, capability() / 10},
@@ -290,7 +261,7 @@ Code cuDeviceTotalMem_v2(size_t* bytes, Ordinal ordinal) {
 Code cuDeviceCanAccessPeer(int* can, Ordinal ordinal, Ordinal peer) {
   EMUCUDA_DEVICE(ordinal);
   if (device_at(peer) == nullptr) return kInvalidDevice;
-  *can = ordinal != peer && world().peer ? 1 : 0;
+  *can = ordinal != peer && peer_access() ? 1 : 0;
   return kSuccess;
 }
 

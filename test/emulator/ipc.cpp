@@ -78,9 +78,10 @@ Code cuIpcOpenMemHandle_v2(Address* address, IpcMemHandle raw, unsigned) {
   wait_for_kernels(context->device);
   const std::string bytes(reinterpret_cast<const char*>(&handle), sizeof handle);
   if (already_opened(bytes)) return kAlreadyMapped;
-  const int ordinal = local_ordinal(handle.physical);
-  if (ordinal < 0) return kInvalidDevice;
-  if (ordinal != context->device && !world().peer) return kPeerAccessUnsupported;
+  const auto [ordinal, reach] = mapper_of(handle.physical, context);
+  if (reach == Mapper::Reach::cut_off)
+    return kInvalidValue;  // as the real driver under Slurm's ConstrainDevices
+  if (reach == Mapper::Reach::no_peer_access) return kPeerAccessUnsupported;
   const uintptr_t at = take_address(*device_at(ordinal), handle.reserved);
   char* alias = map_exported(handle, at);
   if (alias == nullptr) {

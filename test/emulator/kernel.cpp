@@ -95,6 +95,16 @@ Code accept(const void* image) {
   return kSuccess;
 }
 
+/// Under MPS the kernels that wait for other ranks must run at the same time on all clients of a device: each
+/// client has its share of the multiprocessors, one per block.
+void check_share(const char* name, unsigned blocks) {
+  const bool waits =
+      std::strncmp(name, "weft_collective", 15) == 0 || std::strcmp(name, "weft_resident_kernel") == 0;
+  if (mps_clients() < 2 || !waits || !strict() || !called_by_weft()) return;
+  if (blocks > std::max(1u, static_cast<unsigned>(multiprocessors()) / mps_clients()))
+    abort_weft("more blocks than this client's share of the GPU under MPS", name);
+}
+
 bool fits(unsigned x, unsigned y, unsigned z, unsigned most) {
   return x != 0 && y != 0 && z != 0 && uint64_t{x} * y * z <= most;
 }
@@ -162,6 +172,7 @@ Code make_launch(const KernelNode& node, const ContextObject* context, Operation
   if (!fits(node.grid[0], node.grid[1], node.grid[2], 1u << 31) ||
       !fits(node.block[0], node.block[1], node.block[2], 1024))
     return kLaunchTooBig;
+  check_share(function->entry->name, node.grid[0]);
   ContextObject& own = *function->module->context;
   if (!function->loaded) {  // modules load lazily
     forbid_unsafe("the first launch of a kernel outside relaxed capture mode");

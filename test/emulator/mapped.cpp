@@ -56,14 +56,14 @@ std::vector<uintptr_t> mappings_in(uintptr_t address, size_t size) {
   return found;
 }
 
-/// Local ordinal of the device of an exported file; -1 for other files.
+/// Physical device of an exported file; -1 for other files.
 int exporting_device(int fd) {
   char link[64], name[64] = "";
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   int physical = -1;
   if (::readlink(link, name, sizeof name - 1) < 0 || std::sscanf(name, "/memfd:emucuda%d", &physical) != 1)
     return -1;
-  return local_ordinal(physical);
+  return physical;
 }
 
 Device& device_of(uintptr_t address) {
@@ -184,7 +184,8 @@ Code cuMemSetAccess(Address address, size_t size, const MemoryAccess* access, si
     const uint32_t bit = 1u << access[i].location.id;
     for (const uintptr_t at : mappings) {
       Allocation& mapping = world().allocations.find(at)->second;
-      if (mapping.device != access[i].location.id && !world().peer) return kPeerAccessUnsupported;
+      const bool remote = mapping.device != access[i].location.id || mapping.physical->hidden;
+      if (remote && !peer_access()) return kPeerAccessUnsupported;
       mapping.access = access[i].flags == kReadWrite ? mapping.access | bit : mapping.access & ~bit;
     }
   }
@@ -223,14 +224,16 @@ Code cuMemImportFromShareableHandle(MemoryHandle* handle, void* descriptor, int 
   if (type != kPosixDescriptor) return kInvalidValue;
   struct stat status {};
   const int fd = ::fcntl(static_cast<int>(reinterpret_cast<intptr_t>(descriptor)), F_DUPFD_CLOEXEC, 0);
-  const int device = exporting_device(fd);
-  if (device < 0 || ::fstat(fd, &status) != 0) {
+  const int physical = exporting_device(fd);
+  if (physical < 0 || !in_cgroup(physical) || ::fstat(fd, &status) != 0) {
     if (fd >= 0) ::close(fd);
-    return kInvalidValue;
+    return physical >= 0 ? kInvalidDevice : kInvalidValue;
   }
+  ContextObject* context = nullptr;
+  const int device = mapper_of(physical, current(&context) == kSuccess ? context : nullptr).ordinal;
   wait_for_kernels(device);
-  *handle =
-      add(new PhysicalObject{fd, static_cast<size_t>(status.st_size), device, false, world().next_id++});
+  *handle = add(new PhysicalObject{fd, static_cast<size_t>(status.st_size), device, false, world().next_id++,
+                                   local_ordinal(physical) < 0});
   return kSuccess;
 }
 

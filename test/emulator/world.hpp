@@ -21,13 +21,22 @@
 namespace emucuda {
 
 inline constexpr size_t kRegion = size_t{1} << 34;  // reserved address space per device
-inline constexpr Code kInvalidDevice = 101, kPeerAccessUnsupported = 217, kPeerAccessAlreadyEnabled = 704,
-                      kHostMemoryAlreadyRegistered = 712, kHostMemoryNotRegistered = 713,
-                      kCaptureUnsupported = 900;
+inline constexpr Code kPeerAccessAlreadyEnabled = 704, kHostMemoryAlreadyRegistered = 712,
+                      kHostMemoryNotRegistered = 713, kCaptureUnsupported = 900;
 
 /// Driver version, and compute capability of the devices: 90 is 9.0.
 [[nodiscard]] int driver_version();
 [[nodiscard]] int capability();
+/// The number in an environment variable, or `standard`.
+[[nodiscard]] unsigned long number(const char* variable, unsigned long standard);
+/// Physical devices that this process sees, in its order.
+[[nodiscard]] std::vector<int> visible_devices();
+/// Whether the devices are MIG instances.
+[[nodiscard]] bool mig();
+/// Multiprocessors of a device that this process may use.
+[[nodiscard]] int multiprocessors();
+/// Clients of the MPS server that share a device; 0: no MPS.
+[[nodiscard]] unsigned mps_clients();
 
 struct StreamObject;
 struct Operation;
@@ -53,6 +62,7 @@ struct PhysicalObject {
   int device;  // ordinal
   bool exportable;
   uint64_t id;
+  bool hidden = false;  // of a device that CUDA_VISIBLE_DEVICES hides; `device` is then the importing one
   unsigned handles = 1, mappings = 0;
 };
 
@@ -182,6 +192,18 @@ void unmap_alias(uintptr_t address, size_t size);
 [[nodiscard]] int create_memory(size_t size, const Device& device);
 /// Ordinal of a physical device in this process; -1: not visible.
 [[nodiscard]] int local_ordinal(int physical);
+/// Whether devices reach each other's memory: not without peer access, nor between MIG instances.
+[[nodiscard]] bool peer_access();
+/// Whether the cgroup of this process contains a physical device.
+[[nodiscard]] bool in_cgroup(int physical);
+/// The device whose address space holds memory of another process.
+struct Mapper {
+  int ordinal;
+  enum class Reach { works, no_peer_access, cut_off } reach;
+};
+/// Of memory on a physical device: its own ordinal; the device of the context if CUDA_VISIBLE_DEVICES hides
+/// it.
+[[nodiscard]] Mapper mapper_of(int physical, const ContextObject* context);
 /// Frees the memory if no handle and no mapping is left.
 void release_physical(PhysicalObject* physical);
 /// Total number of open handles of cuMemCreate and imported memory.

@@ -20,9 +20,10 @@ using GraphExec = void*;
 using Address = unsigned long long;  ///< CUdeviceptr
 
 inline constexpr Code kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3,
-                      kDeinitialized = 4, kNoDevice = 100, kInvalidContext = 201, kMapFailed = 205,
-                      kAlreadyMapped = 208, kInvalidHandle = 400, kNotReady = 600, kIllegalAddress = 700,
-                      kContextIsDestroyed = 709, kNotSupported = 801;
+                      kDeinitialized = 4, kNoDevice = 100, kInvalidDevice = 101, kInvalidContext = 201,
+                      kMapFailed = 205, kAlreadyMapped = 208, kPeerAccessUnsupported = 217,
+                      kInvalidHandle = 400, kNotReady = 600, kIllegalAddress = 700, kContextIsDestroyed = 709,
+                      kNotSupported = 801;
 
 /// CUpointer_attribute
 inline constexpr int kAttributeContext = 1, kAttributeMemoryType = 2, kAttributeBufferId = 7,
