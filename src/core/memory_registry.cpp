@@ -3,6 +3,7 @@
 
 #include "base/clock.hpp"
 #include "base/counters.hpp"
+#include "device/copy.hpp"
 
 namespace weft::core {
 
@@ -72,12 +73,20 @@ Exporter& MemoryRegistry::create_exporter() {
 Result<Mapping*> MemoryRegistry::open(ProcessId peer, const transport::cuda_ipc::Region& region,
                                       const transport::cuda_ipc::Probe* probe, const device::Memory& local) {
   auto mapping = importer_.open(peer, region, probe, local);
+  if (mapping && (*mapping)->memory().device == local.device) note_shared_gpu(peer, local.device);
   if (mapping || region.descriptors == 0) return mapping;
   if (const auto address = importer_.take_mailbox_request(peer)) {
     const Mailbox message{kMailbox, {}, *address};
     instance_.sender->post(peer, &message, sizeof message);
   }
   return mapping;
+}
+
+/// A peer's memory is on a GPU of this process.
+void MemoryRegistry::note_shared_gpu(ProcessId peer, int device) {
+  auto& peers = peers_on_gpu_[device];
+  if (!peers.insert(peer).second) return;
+  device::note_shared_device(device, static_cast<uint32_t>(peers.size()) + 1);
 }
 
 void MemoryRegistry::withdraw_freed() {
@@ -107,6 +116,7 @@ void MemoryRegistry::sweep() {
 void MemoryRegistry::forget(ProcessId peer) {
   if (exporter_) exporter_->forget_peer(peer);
   importer_.drop_peer(peer);
+  for (auto& [device, peers] : peers_on_gpu_) peers.erase(peer);
 }
 
 void MemoryRegistry::close() {

@@ -4,7 +4,9 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 
 #include "base/result.hpp"
 #include "core/instance.hpp"
@@ -48,13 +50,15 @@ class MemoryRegistry final : private Poller {
   [[nodiscard]] bool accepts(ProcessId source) const;
   transport::cuda_ipc::Exporter& create_exporter();
   void sweep();
+  void note_shared_gpu(ProcessId peer, int device);
 
   Instance& instance_;
   std::unique_ptr<transport::cuda_ipc::Exporter> exporter_;
   transport::cuda_ipc::Importer importer_;
   uint32_t calls_since_sweep_ = 0, polls_ = 0;
   uint64_t next_sweep_ns_ = 0;
-  size_t exported_ = 0;  ///< allocations known to peers at the last sweep
+  size_t exported_ = 0;                              ///< allocations known to peers at the last sweep
+  std::map<int, std::set<ProcessId>> peers_on_gpu_;  ///< peers whose memory is on a device of this process
 };
 
 }  // namespace weft::core

@@ -89,8 +89,14 @@ struct CopyOp {
 [[nodiscard]] Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& src_memory,
                           size_t n);
 
-/// Records that other processes of the job use this device: no resident kernel runs there.
-void note_shared_device(int device);
+/// Records that `ranks` ranks of the job, this one included, use a device. Without MPS no resident kernel and
+/// no copy kernel runs there; under MPS the resident kernel leaves blocks to the other ranks.
+void note_shared_device(int device, uint32_t ranks);
+/// The largest number of ranks recorded for a device, at least 1.
+[[nodiscard]] uint32_t ranks_on_device(int device);
+/// Whether kernels of several ranks run side by side on a device instead of in time slices
+/// (gpu.kernels_on_shared_gpu): under MPS.
+[[nodiscard]] bool kernels_run_side_by_side(int device);
 
 /// Keeps the resident kernel in the context of `memory` running for the next small copies. Call repeatedly
 /// while this process is in MPI with an active operation on `memory`.

@@ -3,8 +3,10 @@
 // Threading: any thread.
 #pragma once
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,13 @@ namespace weft::device {
 
 using Uuid = std::array<uint8_t, 16>;
 [[nodiscard]] std::string text(const Uuid& uuid);  ///< GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
+
+/// Identity of a GPU or MIG instance, valid in all processes of a host; sent to peers.
+struct GpuId {
+  Uuid uuid;
+  uint8_t mig;  ///< 1: a MIG instance, `uuid` is that of the instance
+  auto operator<=>(const GpuId&) const = default;
+};
 
 struct DeviceInfo {
   int ordinal = -1;
@@ -36,9 +45,9 @@ enum class Initialise { no, yes };
 /// The only device with an active primary context in this process; -1 if there are none or several.
 [[nodiscard]] int only_active_device();
 
-[[nodiscard]] Result<Uuid> uuid_of(int ordinal);
-/// Ordinal of a device in this process; Errc::unsupported if the device is not visible.
-[[nodiscard]] Result<int> find_device(const Uuid& uuid);
+[[nodiscard]] Result<GpuId> id_of(int ordinal);
+/// Ordinal of a device in this process; -1 if the device is hidden from it (CUDA_VISIBLE_DEVICES, cgroup).
+[[nodiscard]] Result<int> find_device(const GpuId& id);
 /// Whether contexts on a device are shared with other processes by MPS, as the driver reports it.
 /// Errc::unsupported if the driver is too old to tell (before CUDA 12.3) or closed.
 [[nodiscard]] Result<bool> mps_enabled(int device);
@@ -58,7 +67,8 @@ struct GpuSurvey {
 /// Whether `device` can access the memory of `peer` directly; true for device == peer.
 [[nodiscard]] Result<bool> can_access_peer(int device, int peer);
 /// Whether NVLink connects every pair of these GPUs. NVLink keeps a warp's 128-byte store whole; PCIe may
-/// split the store. False if the driver cannot tell.
-[[nodiscard]] bool all_have_nvlink(const std::vector<int>& devices);
+/// split the store. Pairs with a hidden GPU are looked up with NVML; false, reported as a slow path, if that
+/// cannot tell. Takes milliseconds the first time.
+[[nodiscard]] bool all_have_nvlink(std::span<const GpuId> gpus);
 
 }  // namespace weft::device

@@ -23,7 +23,7 @@ struct Memory {
   bool staging = false;     ///< pinned staging chunk of Weft
   bool imported = false;    ///< memory of another process, mapped by Weft
   int fault = 0;            ///< driver error of the query: no path may access the buffer
-  int device = -1;          ///< ordinal in this process; -1 for host
+  int device = -1;          ///< ordinal in this process; -1: host, or another process's GPU, hidden here
   void* context = nullptr;  ///< CUcontext; null for host, pool and cuMemMap memory
   void* home = nullptr;     ///< pool and cuMemMap memory: CUcontext for its copies
   uint64_t buffer_id = 0;   ///< unique in the process, never reused; assigned by Weft if `mapped`

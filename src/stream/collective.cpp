@@ -79,8 +79,11 @@ Status Queue::collective(const coll::Call& call) {
   if (call.size == 1) return copy_single_rank(call);
   const trace::Range range("stream.collective");
   const auto size = static_cast<uint32_t>(call.size);
-  const coll::gpu::Plan plan = coll::gpu::make_plan(
-      call, largest, {StreamCollective::ll_capacity(size), 0, Mailbox::simple_capacity()});
+  const coll::gpu::Plan plan = coll::gpu::make_plan(call, largest,
+                                                    {.ll = StreamCollective::ll_capacity(size),
+                                                     .ll128 = 0,
+                                                     .simple = Mailbox::simple_capacity(),
+                                                     .max_blocks = mailbox_->max_blocks()});
   StreamCollective launched{};
   launched.call = plan.collective;
   launched.call.blocks = plan.blocks;

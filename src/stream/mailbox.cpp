@@ -10,7 +10,6 @@
 #include "base/scope.hpp"
 #include "coll/bootstrap/group.hpp"
 #include "device/copy.hpp"
-#include "device/info.hpp"
 #include "device/ipc.hpp"
 #include "device/pool.hpp"
 #include "stream/cancel.hpp"
@@ -24,7 +23,7 @@ using device::kernel::enqueue::Peer;
 /// Published by each rank about its region; `reason` is empty on success.
 struct Mailbox::Descriptor {
   device::IpcHandle handle;
-  device::Uuid device;
+  coll::gpu::RankGpu gpu;
   uint64_t mark;  ///< first word of the region
   char reason[200];
 };
@@ -40,7 +39,7 @@ const config::Scopes of_host{config::Scope::host, {"stream.collective_region_byt
 
 /// Outcome of mapping the regions on one rank.
 struct Outcome {
-  char reason[240];
+  char reason[480];
 };
 
 template <size_t n>
@@ -88,6 +87,9 @@ Result<std::unique_ptr<Mailbox>> Mailbox::create(core::Communicator& comm, const
   for (uint32_t peer = 0; peer < mailbox->ranks_ && mapped.ok(); ++peer)
     if (peer != static_cast<uint32_t>(comm.rank())) mapped = mailbox->map(peer, (*descriptors)[peer]);
   if (mapped.ok()) mapped = mailbox->initialize_counters();
+  std::vector<coll::gpu::RankGpu> gpus;
+  for (const Descriptor& descriptor : *descriptors) gpus.push_back(descriptor.gpu);
+  mailbox->max_blocks_ = coll::gpu::max_resident_blocks(gpus);
   Outcome outcome{};
   write_reason(outcome.reason, mapped);
   auto outcomes = gather(comm, outcome);
@@ -150,23 +152,16 @@ Status Mailbox::allocate(core::Communicator& comm) {
 Status Mailbox::describe(Descriptor& descriptor) const {
   auto handle = device::export_ipc(region_);
   if (!handle) return std::move(handle).error();
-  auto uuid = device::uuid_of(stream_.device);
-  if (!uuid) return std::move(uuid).error();
+  auto gpu = coll::gpu::RankGpu::of(stream_.device);
+  if (!gpu) return std::move(gpu).error();
   descriptor.handle = *handle;
-  descriptor.device = *uuid;
+  descriptor.gpu = *gpu;
   return {};
 }
 
 /// Maps a peer's region and verifies the path: the copy engine must read what the peer wrote.
 Status Mailbox::map(uint32_t peer, const Descriptor& descriptor) {
-  auto device = device::find_device(descriptor.device);
-  if (!device) return std::move(device).error();
-  auto access = device::can_access_peer(stream_.device, *device);
-  if (!access) return std::move(access).error();
-  if (!*access)
-    return Error(Errc::unsupported,
-                 "its GPU cannot access the memory of rank " + std::to_string(peer) + "'s GPU");
-  auto mapped = device::open_ipc(descriptor.handle, bytes(), *device, stream_.near());
+  auto mapped = device::open_ipc(descriptor.handle, bytes(), descriptor.gpu.id, stream_.near());
   if (!mapped) return Error(Errc::unsupported, mapped.error().message());
   peers_[peer] = *mapped;
   uint64_t mark = 0;

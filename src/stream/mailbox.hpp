@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "coll/gpu/rank_gpus.hpp"
 #include "core/communicator.hpp"
 #include "device/kernel/collective.hpp"
 #include "device/stream.hpp"
@@ -39,6 +40,8 @@ class Mailbox {
   [[nodiscard]] uint64_t control_of(int peer) const;
   [[nodiscard]] uint64_t collective_region_of(int peer) const { return control_of(peer) + kControl; }
   [[nodiscard]] static uint64_t simple_capacity();
+  /// Most blocks of a collective such that the kernels of all ranks run at the same time; 0: no limit.
+  [[nodiscard]] uint32_t max_blocks() const { return max_blocks_; }
   /// Memory that no peer writes to, for messages to oneself.
   [[nodiscard]] uint64_t self_buffer(uint32_t rank) const;
   static constexpr uint64_t kSelfBufferBytes = sizeof(device::kernel::enqueue::PeerChannel::payload);
@@ -58,7 +61,8 @@ class Mailbox {
 
   const uint32_t ranks_;
   const device::UserStream stream_;
-  int self_ = 0;  // rank
+  int self_ = 0;             // rank
+  uint32_t max_blocks_ = 0;  // 0: no limit
   device::kernel::enqueue::Fault* fault_ = nullptr;
   device::Memory region_;
   std::vector<device::Memory> peers_;  // base 0: not mapped

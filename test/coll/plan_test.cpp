@@ -5,10 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "coll/gpu/direct_buffers.hpp"
+#include "coll/gpu/rank_gpus.hpp"
 #include "core/op.hpp"
 #include "datatype/predefined.hpp"
 
@@ -88,6 +91,58 @@ TEST_P(PlanTest, AllRanksUseTheSameProtocol) {
           for (int64_t count = 1; count <= int64_t{1} << 24; count *= 2)
             expect_equal(root, in_place, count, capacity);
     }
+}
+
+// Kernels that wait for each other on a GPU that ranks share under MPS.
+TEST_P(PlanTest, BlocksLeaveRoomForTheOtherRanks) {
+  const auto [what, size] = GetParam();
+  RegionCapacity capacity = RegionCapacity::of_region(static_cast<uint32_t>(size), true, kSimpleBytes);
+  for (const uint32_t most : {1u, 2u, 5u, 16u, 66u}) {
+    capacity.max_blocks = most;
+    uint32_t reached = 0;
+    for (int64_t count = 1; count <= int64_t{1} << 24; count *= 2) {
+      const Call call = call_of(what, 0, size, 0, false, count);
+      const auto largest = static_cast<uint64_t>(4 * count);
+      const Plan plan = make_plan(call, largest, capacity),
+                 direct = direct_buffers_plan(call, largest, kSimpleBytes, most);
+      EXPECT_LE(plan.blocks, most) << name(what) << " of " << count;
+      EXPECT_LE(direct.blocks, most) << name(what) << " of " << count;
+      EXPECT_GE(std::min(plan.blocks, direct.blocks), 1u);
+      reached = std::max(reached, plan.blocks);
+    }
+    EXPECT_GE(reached, std::min(most, 64u)) << name(what) << ": fewer blocks than allowed";
+  }
+}
+
+RankGpu gpu(uint8_t number, uint32_t multiprocessors, uint32_t known_ranks = 1) {
+  RankGpu result{};
+  result.id.uuid[0] = number;
+  result.shared_multiprocessors = multiprocessors;
+  result.known_ranks = known_ranks;
+  return result;
+}
+
+TEST(RankGpuTest, SharesAreTheSmallestOfAllRanks) {
+  using Gpus = std::vector<RankGpu>;
+  EXPECT_EQ(max_resident_blocks(Gpus{gpu(1, 0), gpu(2, 0)}), 0u) << "no MPS: no limit";
+  EXPECT_EQ(max_resident_blocks(Gpus{gpu(1, 132), gpu(2, 132)}), 256u) << "a GPU for each rank";
+  EXPECT_EQ(max_resident_blocks(Gpus{gpu(1, 132), gpu(2, 33)}), 33u);
+  EXPECT_EQ(max_resident_blocks(Gpus{gpu(1, 132), gpu(2, 132), gpu(1, 132)}), 66u);
+  EXPECT_EQ(max_resident_blocks(Gpus{gpu(1, 132), gpu(1, 20)}), 10u) << "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
+  EXPECT_EQ(max_resident_blocks(Gpus(16, gpu(1, 13))), 1u);
+  EXPECT_EQ(max_resident_blocks(Gpus{gpu(1, 132, 4), gpu(2, 132)}), 33u) << "ranks of other communicators";
+}
+
+TEST(RankGpuTest, SharingNeedsMpsOnAllRanks) {
+  using Gpus = std::vector<RankGpu>;
+  EXPECT_TRUE(check_sharing(Gpus{gpu(1, 0), gpu(2, 0)}).ok());
+  EXPECT_TRUE(check_sharing(Gpus{gpu(1, 132), gpu(2, 0), gpu(1, 132)}).ok());
+  for (const Gpus& gpus : {Gpus{gpu(1, 0), gpu(2, 0), gpu(1, 0)}, Gpus{gpu(1, 132), gpu(2, 0), gpu(1, 0)}}) {
+    const Status refused = check_sharing(gpus);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message().find("ranks 0 and 2 use the same GPU without MPS"), std::string::npos)
+        << refused.error().message();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Collectives, PlanTest,

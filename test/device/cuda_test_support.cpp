@@ -86,6 +86,12 @@ int own_device() {
   return device;
 }
 
+bool mps() {
+  constexpr int kMpsEnabled = 133;  // CUdevice_attribute
+  int enabled = 0;
+  return cuda().cuDeviceGetAttribute(&enabled, kMpsEnabled, 0) == 0 && enabled != 0;
+}
+
 Buffer::Buffer(Kind kind, size_t size, int device) : kind_(kind), size_(size), device_(device) {
   Cuda& driver = cuda();
   if (kind != Kind::host) driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(device)]);

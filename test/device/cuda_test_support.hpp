@@ -121,6 +121,8 @@ struct Cuda {
 /// with 77 (skipped) without a driver, without a launcher, or with fewer GPUs than TEST_GPUS; fails if
 /// WEFT_CUDA_DRIVER is set but unusable.
 [[nodiscard]] int own_device();
+/// Whether MPS shares the first device.
+[[nodiscard]] bool mps();
 
 /// Memory of one kind; freed with the object. `mapped`: cuMemMap memory of two or more allocations,
 /// exportable as file descriptors; `unshared`: the same without a handle type.

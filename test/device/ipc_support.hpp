@@ -157,10 +157,13 @@ class ExportServer {
   std::map<size_t, std::unique_ptr<Buffer>> slots_;
 };
 
-/// Importer side of an exporting child.
+/// Importer side of an exporting child. TEST_EXPORTER_VISIBLE and TEST_EXPORTER_CGROUP: its
+/// CUDA_VISIBLE_DEVICES and EMUCUDA_CGROUP, of which it uses the first device.
 class ExportChild {
  public:
-  explicit ExportChild(int device, const char* visible = nullptr) {
+  explicit ExportChild(int device, const char* visible = std::getenv("TEST_EXPORTER_VISIBLE")) {
+    const char* const cgroup = std::getenv("TEST_EXPORTER_CGROUP");
+    if (visible != nullptr || cgroup != nullptr) device = 0;
     int pair[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     pid_ = ::fork();
@@ -169,6 +172,7 @@ class ExportChild {
       ::setenv(kChildVariable, std::to_string(pair[1]).c_str(), 1);
       ::setenv(kDeviceVariable, std::to_string(device).c_str(), 1);
       if (visible != nullptr) ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+      if (cgroup != nullptr) ::setenv("EMUCUDA_CGROUP", cgroup, 1);
       ::execl("/proc/self/exe", "exporter", static_cast<char*>(nullptr));
       std::_Exit(127);
     }

@@ -261,19 +261,6 @@ TEST_F(IpcTest, NoPeerAccessIsReported) {
   EXPECT_NE(refused.error().message().find("no peer access"), std::string::npos) << refused.error().message();
 }
 
-TEST_F(IpcTest, InvisibleDeviceIsReported) {
-  if (!cuda().emulated()) GTEST_SKIP() << "the emulated machine has a third device";
-  ExportChild child(0, "2");
-  Importer importer;
-  const Buffer near(Kind::device, 64);
-  const Answer answer = child.request(Request::Type::allocate, 0, 4096, 1);
-  const auto refused = importer.open(kPeer, answer.region, &answer.probe, near.memory());
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code(), Errc::unsupported);
-  EXPECT_NE(refused.error().message().find("CUDA_VISIBLE_DEVICES"), std::string::npos)
-      << refused.error().message();
-}
-
 TEST_F(IpcTest, UnsupportedMemoryIsNotExportedWithReason) {
   Exporter exporter;
   for (const auto& [kind, word] : {std::pair(Kind::pool, "pool"), std::pair(Kind::managed, "managed"),

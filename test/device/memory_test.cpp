@@ -161,15 +161,17 @@ TEST_F(MemoryTest, DeviceProperties) {
     EXPECT_GT(info.memory, size_t{1} << 30);
     EXPECT_GE(info.capability_major, 5);
     EXPECT_TRUE(info.context_active);
-    auto found = device::find_device(info.uuid);
+    auto found = device::find_device({info.uuid, 0});
     ASSERT_OK(found);
     EXPECT_EQ(*found, info.ordinal);
     EXPECT_EQ(device::text(info.uuid).size(), 40u);
   }
   EXPECT_EQ(device::only_active_device(), cuda().devices == 1 ? 0 : -1);
   device::Uuid strange{};
-  EXPECT_EQ(device::find_device(strange).error().code(), Errc::unsupported);
-  EXPECT_EQ(device::uuid_of(99).error().code(), Errc::arg);
+  const auto hidden = device::find_device({strange, 0});
+  ASSERT_OK(hidden);
+  EXPECT_EQ(*hidden, -1);
+  EXPECT_EQ(device::id_of(99).error().code(), Errc::arg);
 }
 
 TEST_F(MemoryTest, ComputeModeAndMps) {

@@ -154,6 +154,22 @@ void tails() {
   }
 }
 
+// TEST_RESIDENT_KERNEL=1: the resident kernel serves small messages on a GPU that ranks share under MPS; 0:
+// without MPS it does not run.
+void resident_kernel_on_shared_gpu(bool wanted) {
+  const Buffer from(Kind::device, 64, 0), to(Kind::device, 64, 0);
+  const int peer = rank ^ 1;
+  unsigned long commands = 0;
+  for (int burst = 0; burst < (wanted ? 500 : 20) && commands == 0; ++burst) {
+    for (int i = 0; i < 20; ++i)
+      MPI_Sendrecv(from.data(), 8, MPI_BYTE, peer, 4, to.data(), 8, MPI_BYTE, peer, 4, MPI_COMM_WORLD,
+                   MPI_STATUS_IGNORE);
+    unsigned long own = weft::test::cuda().resident_kernel_commands();
+    MPI_Allreduce(&own, &commands, 1, MPI_UNSIGNED_LONG, MPI_MIN, MPI_COMM_WORLD);
+  }
+  expect((commands != 0) == wanted, std::to_string(commands) + " commands of the resident kernel");
+}
+
 // The address of a freed allocation is reused with other data: no mapping may survive.
 void reuse() {
   const int device = rank % weft::test::cuda().devices;
@@ -244,6 +260,7 @@ int main(int argc, char** argv) {
   (void)weft::test::own_device();
   weft::test::start(argc, argv, rank, ranks);
   tails();
+  if (const char* wanted = std::getenv("TEST_RESIDENT_KERNEL")) resident_kernel_on_shared_gpu(*wanted == '1');
   if (argc > 1 && std::string(argv[1]) == "tails") return weft::test::finish(failures);
   for (Kind from : kKinds)
     for (Kind to : kKinds) {

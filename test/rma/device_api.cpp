@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
   const int atomic_rounds = small ? 20 : 2000;
   {
     Window window;
-    const int many = small ? 2 : std::getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr ? 300 : 10;
+    const int many = small ? 2 : weft::test::mps() ? 300 : 10;
     for (const int words : small ? std::vector{1, 3, 300} : std::vector{1, 3, 1000, 1 << 14}) {
       expect(window.run("test_ring_thread", 1, words, many / 6 + 1) == 0, "ring of threads");
       expect(window.run("test_ring_warp", 32, words, many) == 0, "ring of warps");
@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
     }
     if (ranks == 2 && !small) {
       // Without MPS each step takes a time slice.
-      const int rounds = std::getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr ? 5000 : 20;
+      const int rounds = weft::test::mps() ? 5000 : 20;
       double notified = 0, raw = 0;
       for (int i = 0; i < 3; ++i) {  // the last of three counts: clocks and caches are warm
         notified = static_cast<double>(window.run("test_ping_pong", 1, 1, rounds)) / (2.0 * rounds);

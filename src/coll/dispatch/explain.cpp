@@ -112,9 +112,10 @@ const char* form_of(const Call& call, const gpu::Plan& plan) {
 bool detect_nvlink() {
   const auto here = device::devices(device::Initialise::yes);
   if (!here) return true;
-  std::vector<int> devices;
-  for (const auto& device : *here) devices.push_back(device.ordinal);
-  return device::all_have_nvlink(devices);
+  std::vector<device::GpuId> gpus;
+  for (const auto& device : *here)
+    if (const auto id = device::id_of(device.ordinal)) gpus.push_back(*id);
+  return device::all_have_nvlink(gpus);
 }
 
 void explain_kernels(std::ostream& out, const Call& call, uint64_t largest) {
@@ -122,7 +123,7 @@ void explain_kernels(std::ostream& out, const Call& call, uint64_t largest) {
   static const bool nvlink = detect_nvlink();
   const auto capacity = gpu::RegionCapacity::of_region(static_cast<uint32_t>(call.size), nvlink, data_bytes);
   const gpu::Plan plan = gpu::wants_direct_buffers(call, largest)
-                             ? gpu::direct_buffers_plan(call, largest, data_bytes)
+                             ? gpu::direct_buffers_plan(call, largest, data_bytes, 0)
                              : gpu::make_plan(call, largest, capacity);
   out << "\"path\": \"kernels\", \"form\": \"" << form_of(call, plan) << "\", \"protocol\": \""
       << kProtocols[static_cast<size_t>(plan.protocol)] << "\", \"blocks\": " << plan.blocks

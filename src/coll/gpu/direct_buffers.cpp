@@ -151,13 +151,14 @@ bool wants_direct_buffers(const Call& call, uint64_t largest) {
   }
 }
 
-Plan direct_buffers_plan(const Call& call, uint64_t largest, uint64_t capacity) {
+Plan direct_buffers_plan(const Call& call, uint64_t largest, uint64_t capacity, uint32_t limit) {
   Plan plan;
   KernelCollective& c = plan.collective = messages_of(call, one_vector(call));
   const uint64_t part =
       one_vector(call) ? 16 * div_ceil(device::kernel::vec16_count(largest), c.size) : largest;
   to_direct_form(call, c);
-  const uint64_t set = value_for(call, max_blocks), most = set != 0 ? set : default_max_blocks(call);
+  const uint64_t set = value_for(call, max_blocks);
+  const uint64_t most = limited(set != 0 ? set : default_max_blocks(call), limit);
   if (c.form == KernelCollective::reduce)
     plan_reduction_chunks(plan, part, most, value_for(call, chunk_bytes), capacity);
   else
@@ -247,11 +248,11 @@ Status DirectBuffers::map(const Call& call, const std::vector<Descriptor>& descr
   return {};
 }
 
-bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Memory& region,
+bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Memory& region, uint32_t limit,
                             host::SlotChannel& channel, Plan& plan) {
   const host::Step step = channel.reserve_steps(2);
   const KernelCollective messages = messages_of(call, one_vector(call));
-  plan = direct_buffers_plan(call, largest, region.size - device::kernel::RegionLayout::kClearedBytes);
+  plan = direct_buffers_plan(call, largest, region.size - device::kernel::RegionLayout::kClearedBytes, limit);
   const KernelCollective& c = plan.collective;
   std::vector<Descriptor> descriptors(c.size);
   Descriptor& own = descriptors[c.rank];

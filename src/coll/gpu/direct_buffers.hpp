@@ -16,8 +16,10 @@ namespace weft::coll::gpu {
 /// ranks.
 [[nodiscard]] bool wants_direct_buffers(const Call& call, uint64_t largest);
 
-/// Returns the plan of such a call without peer addresses; `capacity`: bytes for chunks in a region.
-[[nodiscard]] Plan direct_buffers_plan(const Call& call, uint64_t largest, uint64_t capacity);
+/// Returns the plan of such a call without peer addresses; `capacity`: bytes for chunks in a region;
+/// `max_blocks`: most blocks that run at the same time, 0: no limit.
+[[nodiscard]] Plan direct_buffers_plan(const Call& call, uint64_t largest, uint64_t capacity,
+                                       uint32_t max_blocks);
 
 class DirectBuffers {
  public:
@@ -30,7 +32,7 @@ class DirectBuffers {
   /// ranks, if every rank has mapped what it stores to; fills in `plan`, and keeps the mappings until
   /// release().
   [[nodiscard]] bool prepare(const Call& call, uint64_t largest, const device::Memory& region,
-                             host::SlotChannel& channel, Plan& plan);
+                             uint32_t max_blocks, host::SlotChannel& channel, Plan& plan);
   void release();
 
  private:

@@ -40,7 +40,7 @@ constexpr int kMaxSpins = 2000;                    // polls of a running kernel 
 /// Published by each rank while the domain is opened.
 struct Domain::Descriptor {
   uint32_t good, epoch;
-  device::Uuid device;
+  RankGpu gpu;
   Region region;
   Probe probe;
 };
@@ -71,9 +71,9 @@ Status Domain::prepare(const device::Memory& near, Descriptor& descriptor) {
   if (!leased_region) return std::move(leased_region).error();
   resources_.region = *leased_region;
   descriptor.epoch = resources_.region->epoch;
-  auto uuid = device::uuid_of(near.device);
-  if (!uuid) return std::move(uuid).error();
-  descriptor.device = *uuid;
+  auto gpu = RankGpu::of(near.device);
+  if (!gpu) return std::move(gpu).error();
+  descriptor.gpu = *gpu;
   auto& exporter = comm_.instance.memory->exporter();
   for (int rank = 0; rank < comm_.size(); ++rank) {
     if (rank == comm_.rank()) continue;
@@ -93,6 +93,7 @@ Status Domain::map(const host::SlotChannel& channel) {
   for (int rank = 0; rank < comm_.size(); ++rank)
     std::memcpy(&descriptors[static_cast<size_t>(rank)], channel.slot_area(rank).setup.data,
                 sizeof(Descriptor));
+  std::vector<RankGpu> gpus;
   epoch_ = 0;
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const Descriptor& descriptor = descriptors[static_cast<size_t>(rank)];
@@ -103,13 +104,9 @@ Status Domain::map(const host::SlotChannel& channel) {
       return Error(Errc::unsupported,
                    "WEFT_COLL_GPU_REGION_BYTES differs between ranks: set the same value on all");
     epoch_ = std::max(epoch_, descriptor.epoch);
-    for (int other = 0; other < rank; ++other)
-      if (descriptors[static_cast<size_t>(other)].device == descriptor.device)
-        return Error(Errc::unsupported,
-                     "ranks " + std::to_string(other) + " and " + std::to_string(rank) +
-                         " use the same GPU, where kernels that wait for each other would be "
-                         "time-sliced: give each rank a GPU of its own");
+    gpus.push_back(descriptor.gpu);
   }
+  WEFT_TRY(check_sharing(gpus));
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const auto at = static_cast<size_t>(rank);
     if (rank == comm_.rank()) {
@@ -122,19 +119,13 @@ Status Domain::map(const host::SlotChannel& channel) {
     resources_.mappings.push_back(*mapping);
     resources_.regions[at] = reinterpret_cast<uint64_t>((*mapping)->at(descriptors[at].region.base));
   }
-  if (all_linked(descriptors)) links_ = kLinked;
+  resources_.max_blocks = max_resident_blocks(gpus);
+  device::note_shared_device(resources_.region->memory.device,
+                             ranks_on(gpus[static_cast<size_t>(comm_.rank())], gpus));
+  std::vector<device::GpuId> ids;
+  for (const RankGpu& gpu : gpus) ids.push_back(gpu.id);
+  if (device::all_have_nvlink(ids)) links_ = kLinked;
   return {};
-}
-
-/// The driver of this rank reports NVLink between every pair.
-bool Domain::all_linked(const std::vector<Descriptor>& descriptors) {
-  std::vector<int> devices;
-  for (const Descriptor& descriptor : descriptors) {
-    const auto device = device::find_device(descriptor.device);
-    if (!device) return false;
-    devices.push_back(*device);
-  }
-  return device::all_have_nvlink(devices);
 }
 
 void Domain::set_stage(Stage stage, host::SlotChannel& channel) {
@@ -400,12 +391,14 @@ Plan Domain::plan(const Call& call, uint64_t largest, bool resident_running) con
       RegionCapacity::of_region(static_cast<uint32_t>(call.size), resources_.linked,
                                 resources_.region->memory.size - device::kernel::RegionLayout::kClearedBytes);
   capacity.resident_running = resident_running;
+  capacity.max_blocks = resources_.max_blocks;
   return make_plan(call, largest, capacity);
 }
 
 bool Domain::prepare_direct_buffers(const Call& call, uint64_t largest, host::SlotChannel& channel) {
   prepared_.emplace();
-  if (!direct_buffers_.prepare(call, largest, resources_.region->memory, channel, *prepared_))
+  if (!direct_buffers_.prepare(call, largest, resources_.region->memory, resources_.max_blocks, channel,
+                               *prepared_))
     prepared_.reset();
   return prepared_.has_value();
 }

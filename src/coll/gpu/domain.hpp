@@ -12,6 +12,7 @@
 #include "base/result.hpp"
 #include "coll/gpu/direct_buffers.hpp"
 #include "coll/gpu/plan.hpp"
+#include "coll/gpu/rank_gpus.hpp"
 #include "coll/gpu/region_pool.hpp"
 #include "coll/host/slot_channel.hpp"
 #include "coll/schedule/call.hpp"
@@ -72,7 +73,8 @@ class Domain {
     CollectiveRegion* region = nullptr;
     std::vector<transport::cuda_ipc::Mapping*> mappings;
     std::array<uint64_t, device::kernel::Collective::kRanks> regions{};
-    bool linked = false;  ///< all ranks publish that NVLink connects all GPUs
+    bool linked = false;      ///< all ranks publish that NVLink connects all GPUs
+    uint32_t max_blocks = 0;  ///< most blocks of a kernel, equal on all ranks; 0: no limit
   };
   /// Progress of opening, published by each rank.
   enum class Stage : uint32_t { nothing, published, mapped, failed };
@@ -86,7 +88,6 @@ class Domain {
   [[nodiscard]] bool all_at(Stage stage, const host::SlotChannel& channel) const;
   [[nodiscard]] Status prepare(const device::Memory& near, Descriptor& descriptor);
   [[nodiscard]] Status map(const host::SlotChannel& channel);
-  [[nodiscard]] static bool all_linked(const std::vector<Descriptor>& descriptors);
   void finish_connect(const host::SlotChannel& channel);
   void set_stage(Stage stage, host::SlotChannel& channel);
   void fail(const std::string& reason);

@@ -24,8 +24,8 @@ config::Choice enabled{
     "coll.gpu",
     0,
     {"on", "off"},
-    "Collectives on device buffers by kernels, if every rank has a GPU of its own; off: they use "
-    "messages.",
+    "Collectives on device buffers by kernels, if every rank has a GPU of its own or MPS shares it; off: "
+    "they use messages.",
     "application kernels fill the GPU and wait for collectives, or a problem may be in these kernels "
     "(off)"};
 config::Size max_blocks_setting{
@@ -60,27 +60,28 @@ uint32_t clamped(uint64_t wanted, uint64_t most) {
 
 /// Plans a call with the LL or LL128 protocol.
 void plan_ll(Plan& plan, Protocol protocol, uint64_t largest, uint32_t size, uint32_t parts,
-             size_t max_blocks) {
+             const RegionCapacity& capacity, size_t max_blocks) {
   const uint64_t vectors = device::kernel::vec16_count(largest), all = parts > 1 ? vectors : vectors * size;
   const bool use_ll128 = protocol == Protocol::ll128;
   const size_t most = use_ll128 ? kLL128MaxBlocks : kLLMaxBlocks;
   plan.protocol = protocol;
   plan.threads =
       all <= 128 && !use_ll128 ? 128 : KernelCollective::kThreads;  // LL128 needs a warp for each rank
-  plan.blocks = clamped(all / plan.threads, max_blocks == 0 ? most : max_blocks);
+  plan.blocks =
+      clamped(all / plan.threads, limited(max_blocks == 0 ? most : max_blocks, capacity.max_blocks));
 }
 
-void plan_simple(Plan& plan, uint64_t largest, uint32_t size, uint32_t parts, size_t max_blocks,
-                 uint64_t simple_capacity) {
+void plan_simple(Plan& plan, uint64_t largest, uint32_t size, uint32_t parts, const RegionCapacity& region,
+                 size_t max_blocks) {
   const uint64_t each = (largest + parts - 1) / parts;  // bytes to one rank
   plan.protocol = Protocol::simple;
   const size_t most = max_blocks != 0 ? max_blocks : largest < kManyBlocksMinBytes ? 64 : 128;
-  plan.blocks = clamped(each / kMinBytesPerBlock, most);
+  plan.blocks = clamped(each / kMinBytesPerBlock, limited(most, region.max_blocks));
   plan.threads = threads_for(plan.blocks);
   constexpr uint64_t kChunkAlignment = 128;
   const uint64_t wanted =
       ((each + plan.blocks - 1) / plan.blocks + kChunkAlignment - 1) / kChunkAlignment * kChunkAlignment;
-  const uint64_t capacity = simple_capacity /
+  const uint64_t capacity = region.simple /
                             RegionLayout::simple_bytes(plan.collective.form, 1, plan.blocks, size) /
                             kChunkAlignment * kChunkAlignment;
   const uint64_t chunk_bytes = std::clamp(wanted, kChunkAlignment, capacity);
@@ -185,9 +186,9 @@ Plan make_plan(const Call& call, uint64_t largest, const RegionCapacity& capacit
                          largest > sizeof(device::kernel::Vec16) && each <= capacity.ll128;
   const bool use_ll = (sent <= most || (doorbell && capacity.resident_running)) && each <= capacity.ll;
   if (use_ll128 || use_ll)
-    plan_ll(plan, use_ll128 ? Protocol::ll128 : Protocol::ll, largest, size, count, blocks);
+    plan_ll(plan, use_ll128 ? Protocol::ll128 : Protocol::ll, largest, size, count, capacity, blocks);
   else
-    plan_simple(plan, largest, size, count, blocks, capacity.simple);
+    plan_simple(plan, largest, size, count, capacity, blocks);
   if (const uint64_t bytes = in_place_staging_bytes(call); bytes != 0) {
     plan.memory = call.recv.memory;
     plan.staged_output = plan.collective.recv[0];

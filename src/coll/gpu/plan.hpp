@@ -35,12 +35,19 @@ struct Plan {
 struct RegionCapacity {
   uint64_t ll, ll128, simple;
   bool resident_running = false;
+  uint32_t max_blocks = 0;  ///< most blocks that run at the same time on every GPU; 0: no limit
   /// Capacity of a region for `ranks` ranks; `linked`: NVLink connects all their GPUs.
   [[nodiscard]] static RegionCapacity of_region(uint32_t ranks, bool linked, uint64_t simple) {
     using device::kernel::RegionLayout;
-    return {RegionLayout::ll_capacity(ranks), linked ? RegionLayout::ll128_capacity(ranks) : 0, simple};
+    return {.ll = RegionLayout::ll_capacity(ranks),
+            .ll128 = linked ? RegionLayout::ll128_capacity(ranks) : 0,
+            .simple = simple};
   }
 };
+/// `blocks`, at most `limit` if that is not 0.
+[[nodiscard]] inline uint64_t limited(uint64_t blocks, uint32_t limit) {
+  return limit != 0 && limit < blocks ? limit : blocks;
+}
 /// Threads per block such that `blocks` blocks fit on a GPU at once.
 [[nodiscard]] uint32_t threads_for(uint32_t blocks);
 [[nodiscard]] Plan make_plan(const Call& call, uint64_t largest, const RegionCapacity& capacity);

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "device/cuda/driver.hpp"
+#include "device/cuda/nvml.hpp"
 
 namespace weft::device {
 namespace {
@@ -20,20 +21,29 @@ Result<Uuid> query_uuid(int ordinal) {
   return uuid;
 }
 
-/// UUIDs of the visible devices; constant after the driver is initialised.
-Result<std::vector<Uuid>> visible_uuids() {
+/// Whether the name of a device is that of a MIG instance ("NVIDIA H200 MIG 1g.18gb").
+Result<bool> query_mig(int ordinal) {
+  char text[256] = "";
+  WEFT_CUDA_TRY(device_get_name, "a GPU's name cannot be read", text, static_cast<int>(sizeof text), ordinal);
+  return std::strstr(text, " MIG ") != nullptr;
+}
+
+/// Identities of the visible devices; constant after the driver is initialised.
+Result<std::vector<GpuId>> visible_gpus() {
   static std::mutex mutex;
-  static auto& known = *new std::vector<Uuid>;
+  static auto& known = *new std::vector<GpuId>;
   if (!available()) return no_driver();
   const std::lock_guard lock(mutex);
   if (!known.empty()) return known;
   int count = 0;
   WEFT_CUDA_TRY(device_get_count, "the GPUs cannot be counted", &count);
-  std::vector<Uuid> found;
+  std::vector<GpuId> found;
   for (int i = 0; i < count; ++i) {
     auto uuid = query_uuid(i);
     if (!uuid) return std::move(uuid).error();
-    found.push_back(*uuid);
+    auto mig = query_mig(i);
+    if (!mig) return std::move(mig).error();
+    found.push_back({*uuid, static_cast<uint8_t>(*mig)});
   }
   known = found;
   return found;
@@ -111,8 +121,8 @@ int only_active_device() {
   return found;
 }
 
-Result<Uuid> uuid_of(int ordinal) {
-  auto known = visible_uuids();
+Result<GpuId> id_of(int ordinal) {
+  auto known = visible_gpus();
   if (!known) return std::move(known).error();
   if (ordinal < 0 || static_cast<size_t>(ordinal) >= known->size())
     return Error(Errc::arg, "there is no GPU " + std::to_string(ordinal) + " in this process (it sees " +
@@ -120,14 +130,12 @@ Result<Uuid> uuid_of(int ordinal) {
   return (*known)[static_cast<size_t>(ordinal)];
 }
 
-Result<int> find_device(const Uuid& uuid) {
-  auto known = visible_uuids();
+Result<int> find_device(const GpuId& id) {
+  auto known = visible_gpus();
   if (!known) return std::move(known).error();
   for (size_t i = 0; i < known->size(); ++i)
-    if ((*known)[i] == uuid) return static_cast<int>(i);
-  return Error(Errc::unsupported, "GPU " + text(uuid) +
-                                      " is not visible to this process (CUDA_VISIBLE_DEVICES "
-                                      "or the container hides it): make the same GPUs visible to all ranks");
+    if ((*known)[i] == id) return static_cast<int>(i);
+  return -1;
 }
 
 Result<bool> mps_enabled(int device) {
@@ -185,15 +193,21 @@ GpuSurvey survey_gpus() {
   return found;
 }
 
-bool all_have_nvlink(const std::vector<int>& devices) {
+bool all_have_nvlink(std::span<const GpuId> gpus) {
   constexpr int kNativeAtomics = 3;  // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: true only over NVLink
   if (!available()) return false;
-  for (const int device : devices)
-    for (const int peer : devices) {
+  for (size_t i = 0; i < gpus.size(); ++i)
+    for (size_t j = i + 1; j < gpus.size(); ++j) {
+      if (gpus[i] == gpus[j]) continue;
+      const auto one = find_device(gpus[i]), other = find_device(gpus[j]);
+      if (!one || !other) return false;
       int has = 0;
-      if (device == peer) continue;
-      const cuda::Code code = cuda::driver().device_get_p2p_attribute(&has, kNativeAtomics, device, peer);
-      if (code != cuda::kSuccess || has == 0) return false;
+      const bool hidden = *one < 0 || *other < 0;
+      if (hidden ? !cuda::nvml_reports_nvlink(gpus[i].uuid, gpus[j].uuid)
+                 : cuda::driver().device_get_p2p_attribute(&has, kNativeAtomics, *one, *other) !=
+                           cuda::kSuccess ||
+                       has == 0)
+        return false;
     }
   return true;
 }

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/mapped.hpp"
+#include "device/cuda/peer.hpp"
 
 namespace weft::device {
 namespace {
@@ -48,7 +49,9 @@ Result<IpcHandle> export_ipc(const Memory& memory) {
   return handle;
 }
 
-Result<Memory> open_ipc(const IpcHandle& handle, size_t size, int device, const Memory& local) {
+Result<Memory> open_ipc(const IpcHandle& handle, size_t size, const GpuId& owner, const Memory& local) {
+  auto device = cuda::check_peer(owner, local);
+  if (!device) return std::move(device).error();
   auto context = cuda::context_of(local);
   if (!context) return std::move(context).error();
   const cuda::CurrentContext current(*context);
@@ -61,18 +64,14 @@ Result<Memory> open_ipc(const IpcHandle& handle, size_t size, int device, const 
   if (code == cuda::kSuccess) {
     Memory mapped;
     mapped.kind = MemoryKind::cuda_device;
-    mapped.device = device;
+    mapped.device = *device;
     mapped.context = *context;
     mapped.base = address;
     mapped.size = size;
     cuda::note_imported(mapped);
     return mapped;
   }
-  const char* hint =
-      code == cuda::kAlreadyMapped ? "; another library or context of this process has it open" : "";
-  return Error(code == cuda::kAlreadyMapped ? Errc::again : Errc::unsupported,
-               "a peer's GPU buffer cannot be mapped (cuIpcOpenMemHandle: " + cuda::describe(code) + hint +
-                   "): its transfers are staged");
+  return cuda::not_mapped("cuIpcOpenMemHandle", code, owner, local);
 }
 
 void cuda::note_imported(Memory& mapped) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "device/cuda/kernels.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -10,26 +12,48 @@
 #include "base/log.hpp"
 #include "device/copy.hpp"
 #include "device/cuda/image.hpp"
+#include "device/info.hpp"
 
 namespace weft::device {
 namespace {
 
-// Bit n: other ranks use device n. Without MPS, processes are time-sliced on a GPU, and a resident kernel
-// wastes the time slice of its process.
-std::atomic<uint64_t> shared_devices{0};
+config::Choice setting_shared(
+    "gpu.kernels_on_shared_gpu", 0, {"auto", "on", "off"},
+    "Resident kernel, copy kernels and collective kernels on a GPU that several ranks use: auto (under MPS, "
+    "as the driver reports it), on (without MPS they are time-sliced), off.",
+    "several ranks share a GPU under MPS, and the driver is older than CUDA 12.3 (on)");
+
+constexpr size_t kKnownDevices = 64;
+
+// Bit n: other ranks use device n, whose kernels are time-sliced: a resident kernel wastes the time slice of
+// its process.
+std::atomic<uint64_t> time_sliced_devices{0};
+std::array<std::atomic<uint32_t>, kKnownDevices> recorded_ranks{};  // 0: unknown, at least this one
 
 }  // namespace
 
-void note_shared_device(int device) {
-  if (device >= 0 && device < 64) shared_devices.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
+bool kernels_run_side_by_side(int device) {
+  if (!setting_shared.is("auto")) return setting_shared.is("on");
+  const auto mps = mps_enabled(device);
+  return mps && *mps;
+}
+
+uint32_t ranks_on_device(int device) {
+  if (device < 0 || static_cast<size_t>(device) >= kKnownDevices) return 1;
+  return std::max(recorded_ranks[static_cast<size_t>(device)].load(std::memory_order_relaxed), 1u);
+}
+
+void note_shared_device(int device, uint32_t ranks) {
+  if (ranks < 2 || device < 0 || static_cast<size_t>(device) >= kKnownDevices) return;
+  auto& known = recorded_ranks[static_cast<size_t>(device)];
+  for (uint32_t seen = known; seen < ranks && !known.compare_exchange_weak(seen, ranks);) {
+  }
+  if (!kernels_run_side_by_side(device))
+    time_sliced_devices.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
 }
 
 namespace cuda {
 namespace {
-
-config::Choice setting_shared("gpu.kernels_on_shared_gpu", 0, {"off", "on"},
-                              "Copy kernels also on a GPU that several ranks use; recommended only with MPS.",
-                              "several ranks share a GPU under MPS");
 
 log::SlowPath no_kernels{"gpu.no_kernels", "small GPU messages take about twice as long"};
 
@@ -46,7 +70,14 @@ bool launches_are_async() {
 }
 
 bool device_shared(Ordinal device) {
-  return !setting_shared.is("on") && (shared_devices.load(std::memory_order_relaxed) >> device & 1) != 0;
+  return (time_sliced_devices.load(std::memory_order_relaxed) >> device & 1) != 0;
+}
+
+uint32_t max_resident_blocks(Ordinal device) {
+  const uint32_t ranks = ranks_on_device(device);
+  const auto multiprocessors = device::multiprocessors(device);
+  if (ranks < 2 || !multiprocessors) return UINT32_MAX;
+  return std::max(static_cast<uint32_t>(*multiprocessors) / ranks, 1u);
 }
 
 Result<EnqueueKernel> load_enqueue_kernel() {

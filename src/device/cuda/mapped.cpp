@@ -14,6 +14,7 @@
 
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
+#include "device/cuda/peer.hpp"
 #include "device/ipc.hpp"
 
 namespace weft::device {
@@ -225,15 +226,15 @@ Code map_pieces(std::span<const ShareableHandle> pieces, Address address, size_t
   return kSuccess;
 }
 
-Error not_mapped(const char* call, Code code) {
-  return Error(Errc::unsupported, std::string("a peer's GPU buffer cannot be mapped (") + call + ": " +
-                                      cuda::describe(code) + "): its transfers are packed or staged");
-}
-
 }  // namespace
 
-Result<Memory> open_shareable_handles(std::span<const ShareableHandle> pieces, int device,
+Result<Memory> open_shareable_handles(std::span<const ShareableHandle> pieces, const GpuId& owner,
                                       const Memory& local) {
+  const auto not_mapped = [&](const char* call, Code code) {
+    return cuda::not_mapped(call, code, owner, local);
+  };
+  auto device = cuda::check_peer(owner, local);
+  if (!device) return std::move(device).error();
   auto context = cuda::context_of(local);
   if (!context) return std::move(context).error();
   const cuda::CurrentContext current(*context);
@@ -262,7 +263,7 @@ Result<Memory> open_shareable_handles(std::span<const ShareableHandle> pieces, i
   Memory memory;
   memory.kind = MemoryKind::cuda_device;
   memory.mapped = true;
-  memory.device = device;
+  memory.device = *device;
   memory.context = *context;
   memory.base = address;
   memory.size = size;

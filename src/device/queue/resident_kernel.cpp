@@ -18,7 +18,7 @@ namespace {
 config::Choice setting_enabled(
     "gpu.resident_kernel", 0, {"auto", "on", "off"},
     "Resident kernel for small GPU copies in quick succession: auto (not with "
-    "CUDA_LAUNCH_BLOCKING, a single connection or several ranks on a GPU), on, off.",
+    "CUDA_LAUNCH_BLOCKING, a single connection, or several ranks on a GPU without MPS), on, off.",
     "the application measures or waits for an idle GPU and Weft must not keep a kernel on it (off)");
 config::Size setting_max(
     "gpu.resident_kernel_max_bytes", size_t{256} << 10, 0, size_t{1} << 20,
@@ -78,6 +78,13 @@ uint32_t blocks_for(size_t count, size_t bytes) {
   if (count > 1) return bytes <= kSingleBlockBatchBytes ? 1 : kernel::ResidentKernelParams::kBlocks;
   return static_cast<uint32_t>(
       std::clamp<size_t>(bytes / kBytesPerBlock, 1, kernel::ResidentKernelParams::kBlocks));
+}
+
+/// Blocks of an instance for commands of `wanted` blocks, at most `most`: one of kLaunchShapes.
+uint32_t instance_blocks(uint32_t wanted, uint32_t most) {
+  using Params = kernel::ResidentKernelParams;
+  if (wanted == 1 || most < Params::kBlocks) return 1;
+  return most < Params::kMostBlocks ? Params::kBlocks : std::max(wanted, Params::kBlocks);
 }
 
 }  // namespace
@@ -348,7 +355,7 @@ void ResidentKernel::start() {
   if (submitted_ > kMaxFirstCommand) submitted_ = 0;  // 0 is not a command number
   instance_ = static_cast<uint16_t>(instance_ % 0xffff + 1);
   const uint32_t wanted = policy_.started();
-  instance_blocks_ = wanted == 1 ? 1 : std::max(wanted, kernel::ResidentKernelParams::kBlocks);
+  instance_blocks_ = instance_blocks(wanted, max_resident_blocks(queue_->device));
   done_before_instance_ = submitted_;
   kernel::ResidentKernelParams arguments{};
   arguments.ring = ring_address_;

@@ -126,9 +126,7 @@ Result<Mapping*> Regions::open(const Transfer& t, const Region& region) {
   device::Memory local = t.memory;
   local.device = opener.device;
   local.context = opener.context;
-  auto mapping = engine_.instance.memory->open(t.peer, region, nullptr, local);
-  if (mapping && (*mapping)->memory().device == local.device) device::note_shared_device(local.device);
-  return mapping;
+  return engine_.instance.memory->open(t.peer, region, nullptr, local);
 }
 
 Mapping* Regions::map(const Transfer& t, const ReadyToSend& rts) {

@@ -84,7 +84,7 @@ DescriptorList::~DescriptorList() {
 void DescriptorList::put_into(Region& region) const {
   const auto address = reinterpret_cast<uint64_t>(words_.data());
   std::memcpy(region.handle.data(), &address, sizeof address);
-  region.descriptors = static_cast<uint32_t>(size());
+  region.descriptors = static_cast<uint16_t>(size());
   region.pid = ::getpid();
 }
 

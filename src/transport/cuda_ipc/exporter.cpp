@@ -36,7 +36,7 @@ uint64_t make_epoch() {
          random();
 }
 
-Region describe(const device::Memory& memory, const device::IpcHandle& handle, const device::Uuid& uuid,
+Region describe(const device::Memory& memory, const device::IpcHandle& handle, const device::GpuId& device,
                 uint64_t epoch) {
   Region region{};
   region.handle = handle;
@@ -44,7 +44,7 @@ Region describe(const device::Memory& memory, const device::IpcHandle& handle, c
   region.size = memory.size;
   region.buffer_id = memory.buffer_id;
   region.epoch = epoch;
-  region.device = uuid;
+  region.device = device;
   return region;
 }
 
@@ -86,9 +86,9 @@ Result<Exporter::Export> Exporter::make(const device::Memory& memory) {
     if (!created) return std::move(created).error();
     handle = *created;
   }
-  auto uuid = device::uuid_of(memory.device);
-  if (!uuid) return std::move(uuid).error();
-  Export entry{describe(memory, handle, *uuid, epoch_), memory, {}, 0, std::move(list)};
+  auto id = device::id_of(memory.device);
+  if (!id) return std::move(id).error();
+  Export entry{describe(memory, handle, *id, epoch_), memory, {}, 0, std::move(list)};
   if (entry.descriptors) {
     entry.descriptors->put_into(entry.region);
     descriptors_ += entry.descriptors->size();
@@ -144,12 +144,12 @@ Result<Probe> Exporter::probe(const device::Memory& memory) {
   std::random_device random;
   for (uint8_t& byte : probe.content) byte = static_cast<uint8_t>(random());
   auto handle = device::export_ipc(*scratch);
-  auto uuid = device::uuid_of(memory.device);
+  auto id = device::id_of(memory.device);
   Status status;
   if (!handle)
     status = std::move(handle).error();
-  else if (!uuid)
-    status = std::move(uuid).error();
+  else if (!id)
+    status = std::move(id).error();
   else
     status = device::copy(reinterpret_cast<void*>(scratch->base), *scratch, probe.content.data(),
                           device::Memory{}, probe.content.size());
@@ -157,7 +157,7 @@ Result<Probe> Exporter::probe(const device::Memory& memory) {
     device::free_scratch(*scratch);
     return std::move(status).error();
   }
-  probe.region = describe(*scratch, *handle, *uuid, epoch_);
+  probe.region = describe(*scratch, *handle, *id, epoch_);
   probes_.emplace(memory.device, std::make_pair(probe, *scratch));
   return probe;
 }

@@ -50,8 +50,8 @@ void log_close(const Status& status) {
 }
 
 /// Maps the probe, reads it and compares.
-Status read_probe(const Probe& probe, int device, const device::Memory& local) {
-  auto mapped = device::open_ipc(probe.region.handle, probe.region.size, device, local);
+Status read_probe(const Probe& probe, const device::Memory& local) {
+  auto mapped = device::open_ipc(probe.region.handle, probe.region.size, probe.region.device, local);
   if (!mapped) return std::move(mapped).error();
   std::array<uint8_t, 16> seen{};
   static_assert(sizeof seen == sizeof probe.content);
@@ -63,23 +63,6 @@ Status read_probe(const Probe& probe, int device, const device::Memory& local) {
                  "CUDA IPC between this pair of GPUs delivers wrong bytes (the start-up test read other data "
                  "than the peer wrote): transfers are staged");
   return status;
-}
-
-/// Checks peer access without moving bytes; returns the local ordinal of the exporter's device.
-Result<int> check_peer_access(const Region& region, const device::Memory& local) {
-  if (local.device < 0)
-    return Error(Errc::unsupported,
-                 "mapping a peer's GPU buffer needs a local GPU (the local buffer is on the "
-                 "host): transfers are staged");
-  auto device = device::find_device(region.device);
-  if (!device) return std::move(device).error();
-  auto can = device::can_access_peer(local.device, *device);
-  if (!can) return std::move(can).error();
-  if (!*can)
-    return Error(Errc::unsupported, "GPU " + std::to_string(local.device) + " cannot access GPU " +
-                                        std::to_string(*device) +
-                                        " directly (no peer access): transfers are staged");
-  return *device;
 }
 
 }  // namespace
@@ -148,13 +131,11 @@ void Importer::retire_stale(const Key& key, const Region& region) {
 }
 
 Result<device::Memory> Importer::open_memory(Peer peer, const Region& region, const device::Memory& local) {
-  auto device = device::find_device(region.device);
-  if (!device) return std::move(device).error();
-  if (region.descriptors == 0) return device::open_ipc(region.handle, region.size, *device, local);
+  if (region.descriptors == 0) return device::open_ipc(region.handle, region.size, region.device, local);
   PeerDescriptors& state = descriptors_[peer];
   auto descriptors = descriptors_of(region, state);
   if (!descriptors) return std::move(descriptors).error();
-  auto mapped = device::open_shareable_handles(*descriptors, *device, local);
+  auto mapped = device::open_shareable_handles(*descriptors, region.device, local);
   device::close_all(*descriptors);
   if (!mapped) {
     state.source = PeerDescriptors::Source::none;
@@ -216,14 +197,10 @@ Status Importer::test_path(Peer peer, const Region& region, const device::Memory
   auto test = path_tests_.find(key);
   if (test == path_tests_.end()) {
     Status status;
-    auto device = check_peer_access(region, local);
     const auto probe = probes_.find({peer, region.device});
-    if (!device)
-      status = std::move(device).error();
-    else if (probe == probes_.end())
+    if (probe == probes_.end())
       return Error(Errc::intern, "a peer sent the region of a GPU buffer without the probe of its device");
-    else
-      status = read_probe(probe->second, *device, local);
+    status = read_probe(probe->second, local);
     test = path_tests_.emplace(key, PathTest{status.ok(), status.ok() ? "" : status.error().message()}).first;
   }
   if (test->second.works) return {};

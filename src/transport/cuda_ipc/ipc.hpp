@@ -34,8 +34,8 @@ struct Region {
   uint64_t size;             ///< bytes
   uint64_t buffer_id;        ///< in the exporter
   uint64_t epoch;            ///< unique per exporter process
-  device::Uuid device;
-  uint32_t descriptors;  ///< number of descriptors of cuMemMap memory; 0: `handle` is a legacy handle
+  device::GpuId device;
+  uint16_t descriptors;  ///< number of descriptors of cuMemMap memory; 0: `handle` is a legacy handle
   int32_t pid;           ///< of the exporter; cuMemMap memory only
 };
 static_assert(sizeof(Region) == 120);
@@ -260,7 +260,7 @@ class Importer {
   // base.
   using Key = std::tuple<Peer, uint64_t, uint64_t, int>;
   using Table = std::map<Key, std::unique_ptr<Mapping>>;
-  using PairKey = std::tuple<Peer, device::Uuid, int>;  // peer, its device, local device
+  using PairKey = std::tuple<Peer, device::GpuId, int>;  // peer, its device, local device
   struct PathTest {
     bool works;
     std::string reason;
@@ -286,7 +286,7 @@ class Importer {
   Mapping* most_recent_ = nullptr;                 // null if retired
   std::vector<std::unique_ptr<Mapping>> retired_;  // not in the cache, and not closed yet
   std::map<PairKey, PathTest> path_tests_;
-  std::map<std::pair<Peer, device::Uuid>, Probe> probes_;
+  std::map<std::pair<Peer, device::GpuId>, Probe> probes_;
   std::map<std::tuple<Peer, uint64_t, uint64_t>, Region> regions_;  // by base and buffer id
   /// How the descriptors of a peer are received.
   struct PeerDescriptors {
