@@ -35,6 +35,7 @@ help:
 	@echo "make test       run the tests that need no GPU (minutes)"
 	@echo "make nightly    run the same and the long tests"
 	@echo "make gpu-test   run the tests that need GPUs;  make gpu-bench  run the GPU benchmarks"
+	@echo "                VISIBILITY=per_task: each rank sees its own GPU only, as with srun --gpus-per-task=1"
 	@echo "make bench-host compare host performance with Open MPI and MPICH;  make bench-compat  on their own binaries"
 	@echo "make docs       build the documentation site in build/docs"
 	@echo "make wheel      build a wheel in dist/;  make wheels  also a wheel of mpi4py for it;  make sdist  a source distribution"
@@ -72,10 +73,10 @@ nightly: tests
 	@$(CTEST) -LE "gpu" $(call record,nightly)
 
 gpu-test: tests
-	@$(CTEST) -L gpu -j 1 $(call record,gpu)
+	@GPU_VISIBILITY=$(VISIBILITY) $(CTEST) -L gpu -j 1 $(call record,gpu)
 
 gpu-bench: install
-	@PEERS="$(PEERS)" sh bench/gpu.sh $(STAGE)
+	@PEERS="$(PEERS)" GPU_VISIBILITY=$(VISIBILITY) sh bench/gpu.sh $(STAGE)
 
 bench-host: install
 	@python3 bench/host.py

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The GPU measurements: point-to-point, collectives and Jacobi on all GPUs of this machine, validated first, and
 # bars.py. PEERS="--openmpi PREFIX --ucx PREFIX --nccl FOLDER": libraries to compare with Weft (peers.py).
+# GPU_VISIBILITY=per_task: each rank sees its own GPU only, as with `srun --gpus-per-task=1` (common/per_task.sh).
 # Usage: gpu.sh PREFIX [FOLDER]     results as JSON and CSV in FOLDER (bench/results/<GPUs>)
 set -eu
 [ $# -ge 1 ] || { echo "usage: gpu.sh PREFIX [FOLDER]" >&2; exit 2; }
 prefix=$1
 jacobi=$prefix/libexec/weft/jacobi
+per_task=$(dirname "$0")/common/per_task.sh
 gpus=$("$jacobi" -gpus)
 [ "$gpus" -gt 0 ] || { echo "gpu.sh: no GPU found, or the prefix was built without GPU kernels" >&2; exit 1; }
 
@@ -14,14 +16,14 @@ bench() { # name, arguments of `weft bench`
   name=$1
   shift
   echo "== $name: weft bench $*"
-  "$prefix/bin/weft" bench "$@" --json "$folder/$name.json"
+  "$prefix/bin/weft" bench "$@" --mpiexec "sh $per_task" --json "$folder/$name.json"
 }
 
 solve() { # ranks, arguments of jacobi; appends one CSV line
   ranks=$1
   shift
   echo "== jacobi on $ranks GPUs: $*"
-  "$prefix/bin/mpiexec" -n "$ranks" "$jacobi" -csv "$@" > "$folder/line.csv"
+  "$prefix/bin/mpiexec" -n "$ranks" sh "$per_task" "$jacobi" -csv "$@" > "$folder/line.csv"
   tee -a "$folder/jacobi.csv" < "$folder/line.csv"
   rm "$folder/line.csv"
 }
@@ -37,7 +39,7 @@ pair() { # two ranks
 }
 
 device=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' /' '--')
-folder=${2:-$(dirname "$0")/results/$gpus-${device:-gpu}}
+folder=${2:-$(dirname "$0")/results/$gpus-${device:-gpu}${GPU_VISIBILITY:+-$GPU_VISIBILITY}}
 mkdir -p "$folder"
 echo "variant, nx, ny, niter, nccheck, ranks, devices per rank, seconds, seconds on one device" > "$folder/jacobi.csv"
 

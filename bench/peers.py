@@ -48,6 +48,9 @@ NCCL_BARS = {
     "allreduce 16M": 0.85, "allreduce 256M": 1.0, "allgather 256K": 0.7, "bcast 1M": 0.7, "reduce_scatter 256K": 0.7,
     "bcast 256M": 1.0, "allgather 64M": 0.9, "reduce_scatter 64M": 0.9,
 }  # fmt: skip
+PER_TASK = "Weft, per task"  # each rank sees its own GPU only, as with `srun --gpus-per-task=1`
+PER_TASK_BAR = 1.05  # ratio to the same job with all GPUs visible
+VISIBILITY = os.path.join(BENCH, "common", "per_task.sh")
 LINK_GB_S = 396  # measured maximum that one of these GPUs receives
 ALLTOALL_BAR = 1.2  # ratio to the link time of 16 MiB from each other rank
 
@@ -57,6 +60,8 @@ def gather_peers(chosen, folder):
     lone = weft_peer("Weft, lone", chosen.weft, {"WEFT_GPU_RESIDENT_KERNEL": "off"})
     lone.jobs = ("latency",)
     peers, missing = [weft_peer("Weft", chosen.weft)], {}
+    if chosen.per_task:
+        peers.append(weft_peer(PER_TASK, chosen.weft, {"GPU_VISIBILITY": "per_task"}, ["sh", VISIBILITY]))
     if chosen.memory == "D":
         peers.append(lone)
     for name, given, make in (
@@ -136,6 +141,9 @@ def bars_of(values, point, higher, gpus):
     bars["Weft", "alltoall 16M"] = round(ALLTOALL_BAR * (gpus - 1) * 16 * MEBI / LINK_GB_S / 1e3, 1)
     if "NCCL" in values and point in NCCL_BARS:
         bars["Weft", point] = round(NCCL_BARS[point] * values["NCCL"], 1)
+    if PER_TASK in values and "Weft" in values:
+        limit = values["Weft"] / PER_TASK_BAR if higher else values["Weft"] * PER_TASK_BAR
+        bars[PER_TASK, point] = round(limit, 2)
     for (column, name), bar in bars.items():
         if name == point and column in values:
             met = values[column] >= bar if higher else values[column] <= bar
@@ -200,6 +208,7 @@ def arguments():
     parser.add_argument("--openmpi", metavar="PREFIX", help="Open MPI built with CUDA")
     parser.add_argument("--ucx", metavar="PREFIX", help="UCX with ucx_perftest (libucx of the package libucx-cu13)")
     parser.add_argument("--nccl", metavar="FOLDER", help="folder of libnccl.so.2, or its parent")
+    parser.add_argument("--per-task", action="store_true", help="also with ranks that see their own GPU only (srun)")
     parser.add_argument("--ranks", type=int, help="ranks of the collectives (the number of GPUs)")
     parser.add_argument("--rounds", type=int, default=5, help="largest number of rounds (5)")
     parser.add_argument("--seconds", type=float, default=600, help="time limit of all rounds (600)")
