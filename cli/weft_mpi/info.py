@@ -189,9 +189,10 @@ def show(facts):
 def show_devices(facts):
     devices = facts["devices"]
     output.table(
-        ["GPU", "name", "PCI", "UUID", "memory", "capability", "NUMA"],
+        ["GPU", "name", "PCI", "UUID", "memory", "capability", "compute mode", "MPS", "NUMA"],
         [[device["ordinal"], device["name"], device["pci"], rank_gpus.uuid_text(device["uuid"]),
-          "%.0f GiB" % (device["memory_bytes"] / 2**30), device["compute_capability"], device.get("numa_node")]
+          "%.0f GiB" % (device["memory_bytes"] / 2**30), device["compute_capability"], device["compute_mode"],
+          device["mps"], device.get("numa_node")]
          for device in devices],
     )  # fmt: skip
     between = {(row["from"], row["to"]): connection(row, devices[row["from"]]) for row in facts["device_matrix"]}

@@ -96,6 +96,13 @@ def test_health(fake_nvml, monkeypatch, variable, value, check, status):
     assert check(None, {}, "no NVML").status == UNCHECKED
 
 
+def test_exclusive_gpus_under_mps(fake_nvml, monkeypatch):
+    monkeypatch.setenv("FAKE_NVML_MODE", "3")
+    manager, _ = gpu.nvml.open_nvml()
+    finding = gpu.check_mode(manager, {0: manager.device("0000:10:00.0")}, "", {"on"})
+    assert finding.status == OK and "exclusive process; MPS: on" in finding.evidence
+
+
 def test_nvml_that_does_not_start(fake_nvml, monkeypatch):
     monkeypatch.setenv("FAKE_NVML_INIT", "9")
     assert gpu.nvml.open_nvml() == (None, gpu.nvml.LIBRARY + ": nvmlInit: error 9")
@@ -125,8 +132,17 @@ def test_slurm_hides_gpus(machine, emulated, monkeypatch):
     monkeypatch.setenv("SLURM_GPUS_PER_TASK", "1")
     monkeypatch.setenv("SLURM_NTASKS", "4")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    for minor in range(4):
+        machine.write(f"/proc/driver/nvidia/gpus/0000:1{minor}:00.0/information",
+                      f"Model: \t GPU\nDevice Minor: \t {minor}\nGPU Excluded: \t No\n")  # fmt: skip
+    machine.write("/dev/nvidia0")
     finding = gpu.check_visible(devices)
-    assert finding.status == SLOW and "--gpu-bind=none" in finding.remedy and "1 of 4" in finding.evidence
+    assert finding.status == SLOW and "--gres-flags=allow-task-sharing" in finding.remedy
+    assert "1 of 4" in finding.evidence and "/dev/nvidia1, /dev/nvidia2, /dev/nvidia3 cannot" in finding.evidence
+    for minor in range(4):
+        machine.write(f"/dev/nvidia{minor}")
+    finding = gpu.check_visible(devices)
+    assert finding.status == OK and "ranks map the memory of hidden GPUs" in finding.evidence
 
 
 def test_evaluated_pairs(fake_nvml, monkeypatch):

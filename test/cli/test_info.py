@@ -31,6 +31,7 @@ def test_devices(weft, emulated, fake_nvml, machine):
     assert [device["numa_node"] for device in facts["devices"]] == [1, 0]
     assert facts["devices"][0]["nics"] == {"mlx5_0": "PIX"} and facts["devices"][1]["nics"] == {"mlx5_0": "PHB"}
     assert facts["devices"][0]["nvlinks"] == 18
+    assert facts["devices"][0]["mps"] == "off" and facts["devices"][0]["compute_mode"] == "default"
     assert facts["device_matrix"][0] == {"from": 0, "to": 1, "peer_access": True, "nvlink": True, "pcie": "PHB"}
     assert facts["nics"][0]["driver"] == "mlx5_core"
     text = weft("info").out

@@ -26,7 +26,7 @@ def checks():
     manager, why = nvml.open_nvml()
     handles = {device["ordinal"]: manager.device(device["pci"]) for device in devices} if manager else {}
     yield check_visible(devices)
-    yield check_mode(manager, handles, why)
+    yield check_mode(manager, handles, why, {device["mps"] for device in devices})
     yield check_ecc(manager, handles, why)
     yield check_clocks(manager, handles, why)
     yield check_pcie(manager, handles, why)
@@ -66,22 +66,27 @@ def visible(driver):
 
 
 def check_visible(devices):
-    """Checks CUDA_VISIBLE_DEVICES, and Slurm's binding of one GPU per task, which hides the peers' devices."""
+    """Checks CUDA_VISIBLE_DEVICES, and Slurm's binding of one GPU per task. Its cgroup cuts the peers' devices off."""
     present, choice = len(pci.gpus()), os.environ.get("CUDA_VISIBLE_DEVICES")
     text = f"{len(devices)} of {present or len(devices)}: {devices[0]['name']}"
     if choice is not None:
         text += f"; CUDA_VISIBLE_DEVICES={choice}"
     binding = [name for name in ("SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND") if os.environ.get(name)]
     tasks = os.environ.get("SLURM_NTASKS_PER_NODE") or os.environ.get("SLURM_NTASKS") or "1"
-    if len(devices) < present and binding and tasks != "1":
+    cut_off = pci.cut_off_gpus()
+    if cut_off and binding and tasks != "1":
         setting = f"{binding[0]}={os.environ[binding[0]]}"
-        text += f"; {setting} hides the other ranks' GPUs: messages are staged through host memory"
-        remedy = f"srun --gpus-per-node={present} --gpu-bind=none"
-        return slow("visible GPUs", text, remedy + ", and select the device by SLURM_LOCALID or LOCAL_RANK")
+        text += (f"; {setting}: {', '.join(cut_off)} cannot be opened (cgroup or container): messages to these GPUs "
+                 "are staged through host memory")  # fmt: skip
+        return slow("visible GPUs", text, "srun --gres-flags=allow-task-sharing, or --gpu-bind=none and a choice of the "
+                    "device by SLURM_LOCALID or LOCAL_RANK")  # fmt: skip
+    if len(devices) < present:
+        text += "; ranks map the memory of hidden GPUs"
     return ok("visible GPUs", text)
 
 
-def check_mode(manager, handles, why):
+def check_mode(manager, handles, why, mps=()):
+    """`mps`: of all visible GPUs, "on", "off" or "?"."""
     if not manager:
         return unchecked("MIG and compute mode", why)
     mig = [str(ordinal) for ordinal, device in handles.items() if device and manager.mig(device)]
@@ -92,10 +97,11 @@ def check_mode(manager, handles, why):
         return slow("MIG and compute mode", f"MIG on GPU {', '.join(mig)}: instances cannot map each other's memory; "
                     "messages are staged through host memory",
                     "as root, if MIG is not needed: nvidia-smi -mig 0")  # fmt: skip
-    if "exclusive process" in modes:
+    if "exclusive process" in modes and "on" not in mps:
         return slow("MIG and compute mode", "compute mode: exclusive process; two ranks cannot share a GPU without MPS",
                     "as root: nvidia-smi -c DEFAULT, or mpiexec --mps on")  # fmt: skip
-    return ok("MIG and compute mode", "no MIG; compute mode: %s" % (", ".join(sorted(modes)) or "unknown"))
+    text = "no MIG; compute mode: %s" % (", ".join(sorted(modes)) or "unknown")
+    return ok("MIG and compute mode", text + (f"; MPS: {', '.join(sorted(mps))}" if mps else ""))
 
 
 def check_ecc(manager, handles, why):
@@ -189,7 +195,7 @@ def evaluate_mappings(pairs, device_of, manager, handles):
         return broken("CUDA IPC",
             f"{len(failed)} of {len(pairs)} pairs fail; GPU {one} to GPU {other}: {first['error']}",
             "run all ranks of a host in one PID and IPC namespace (--pid=host --ipc=host, or one container for all "
-            "ranks), with the same CUDA_VISIBLE_DEVICES")  # fmt: skip
+            "ranks)")  # fmt: skip
     too_slow, link = [], ""
     for pair in pairs:
         a, b = device_of[pair["from"]], device_of[pair["to"]]

@@ -7,7 +7,9 @@ import ctypes
 import os
 from collections.abc import Iterator
 
-UNIFIED_ADDRESSING, MAJOR, MINOR, CLOCK_RATE = 41, 75, 76, 13  # CUdevice_attribute
+# CUdevice_attribute; before CUDA 12.3 drivers do not know the last one.
+UNIFIED_ADDRESSING, MAJOR, MINOR, CLOCK_RATE, COMPUTE_MODE, MPS_ENABLED = 41, 75, 76, 13, 20, 133
+COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive process"}  # CUcomputemode
 
 
 class Unavailable(Exception):
@@ -81,6 +83,8 @@ class Driver:
             "uuid": bytes(uuid).hex(),
             "memory_bytes": memory.value,
             "compute_capability": f"{self.attribute(device, MAJOR)}.{self.attribute(device, MINOR)}",
+            "compute_mode": COMPUTE_MODES.get(self.attribute(device, COMPUTE_MODE), "?"),
+            "mps": {0: "off", 1: "on"}.get(self.attribute(device, MPS_ENABLED), "?"),
         }
 
     def attribute(self, device: ctypes.c_int, which: int) -> int | str:

@@ -54,6 +54,15 @@ def usable(name: str) -> bool:
     return os.access(path(name), os.R_OK | os.W_OK)
 
 
+def openable(name: str) -> bool:
+    """Returns True if a device file can be opened; a cgroup denies that whatever the permissions say."""
+    try:
+        os.close(os.open(path(name), os.O_RDWR | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
 def resolved(name: str) -> str | None:
     """Returns the path relative to ROOT with links resolved; None if it does not exist."""
     if not exists(name):

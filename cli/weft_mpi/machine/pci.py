@@ -73,6 +73,17 @@ def gpus() -> list[str]:
     return found
 
 
+def cut_off_gpus() -> list[str]:
+    """Returns the device files of NVIDIA GPUs that a cgroup or the container keeps from this process."""
+    cut_off = []
+    for address in files.entries("/proc/driver/nvidia/gpus"):
+        text = files.read(f"/proc/driver/nvidia/gpus/{address}/information") or ""
+        minor = re.search(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)
+        if minor and not files.openable(f"/dev/nvidia{minor[1]}"):
+            cut_off.append(f"/dev/nvidia{minor[1]}")
+    return cut_off
+
+
 def nics() -> list[Nic]:
     """Returns the RDMA network adapters: InfiniBand, RoCE, Slingshot, EFA."""
     found = []
