@@ -29,11 +29,6 @@ ask("cmd=finalize")
 EXCLUSIVE = "0, GPU-a1, Exclusive_Process, [N/A]\n"
 
 
-def state(pid):
-    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-        return file.read().rpartition(")")[2].split()[0]
-
-
 class WithSite(unittest.TestCase):
     def setUp(self):
         self.site = Site()
@@ -42,15 +37,20 @@ class WithSite(unittest.TestCase):
     def run_job(self, *arguments, **variables):
         return run("--mps", "on", *arguments, variables=self.site.variables(**variables))
 
-    def start_job(self, *arguments, **variables):
+    def start_job(self, **variables):
         """A running job whose two clients have connected."""
-        job = start(
-            "--mps", "on", "-n", 2, "mps-client", *(arguments or (300,)), variables=self.site.variables(**variables)
-        )
+        job = start("--mps", "on", "-n", 2, "mps-client", 300, variables=self.site.variables(**variables))
         for end in (job.stdout.close, job.stderr.close, job.kill):
             self.addCleanup(end)
         self.clients = [job.stdout.readline().decode().split() for _ in range(2)]
         return job
+
+    def end(self, job):
+        """Ends a job; when mpiexec has ended, nothing is left. Returns its errors."""
+        job.terminate()
+        self.assertEqual(job.wait(time_limit(30)), 128 + signal.SIGTERM)
+        self.assertEqual((self.site.mark.processes(), self.site.folders()), ([], []))
+        return job.stderr.read().decode()
 
     def check_nothing_left(self):
         self.site.mark.wait_until_gone(time_limit(LIMIT))
@@ -62,7 +62,7 @@ class WithSite(unittest.TestCase):
 
 class Daemon(WithSite):
     def test_private_daemon(self):
-        job = self.start_job(0.3)
+        job = self.start_job()
         (pipe, log, server, _), second = self.clients
         self.assertEqual(second[:3], [pipe, log, server])
         folder = os.path.dirname(pipe)
@@ -70,8 +70,11 @@ class Daemon(WithSite):
         for path in (folder, pipe, log):
             self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o700)
         self.assertEqual(self.site.processes("nvidia-cuda-mps-server"), [int(server)])
-        self.assertEqual(job.wait(20), 0)
-        self.assertEqual(job.stderr.read(), b"")
+        self.assertEqual(self.end(job), "")
+
+    def test_a_job_that_succeeds_leaves_nothing(self):
+        status, output, errors = self.run_job("-n", 2, "mps-client")
+        self.assertEqual((status, len(output.splitlines()), errors), (0, 2, ""))
         self.assertEqual((self.site.mark.processes(), self.site.folders()), ([], []))
 
     def test_off_is_the_default(self):
@@ -121,19 +124,19 @@ class Daemon(WithSite):
     def test_visible_devices(self):
         """UUIDs mean the same to daemon and clients; with numbers the daemon would number the GPUs anew."""
         for value, of_daemon in (("GPU-00000000-1111", True), ("1,0", False)):
-            job = self.start_job(0.2, CUDA_VISIBLE_DEVICES=value)
+            job = self.start_job(CUDA_VISIBLE_DEVICES=value)
             self.assertEqual([client[3] for client in self.clients], [value] * 2)
             with open(f"/proc/{self.site.processes('nvidia-cuda-mps-control')[0]}/environ", "rb") as file:
                 self.assertEqual(f"CUDA_VISIBLE_DEVICES={value}".encode() in file.read(), of_daemon)
-            self.assertEqual(job.wait(20), 0)
+            self.end(job)
 
     def test_settings_of_the_site_reach_daemon_and_ranks(self):
         limits = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=2G"}
-        job = self.start_job(0.3, **limits)
+        job = self.start_job(**limits)
         for name in ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "mps-client"):
             with open(f"/proc/{self.site.processes(name)[0]}/environ", "rb") as file:
                 self.assertIn(b"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2G", file.read().split(b"\0"))
-        self.assertEqual(job.wait(20), 0)
+        self.end(job)
 
     def test_spawned_processes_share_the_daemon(self):
         status, output, errors = self.run_job("-n", 1, sys.executable, "-c", SPAWN)
@@ -209,26 +212,20 @@ class Refused(WithSite):
 
 class Ends(WithSite):
     def test_stopped_daemon(self):
-        job = self.start_job(0.5)
+        job = self.start_job()
         os.kill(self.site.processes("nvidia-cuda-mps-control")[0], signal.SIGSTOP)
-        self.assertEqual(job.wait(30), 0)
-        self.assertEqual((self.site.mark.processes(), self.site.folders()), ([], []))
+        self.end(job)
 
     def test_daemon_is_killed(self):
-        job = self.start_job(0.5)
+        job = self.start_job()
         daemon = self.site.processes("nvidia-cuda-mps-control")[0]
         os.kill(daemon, signal.SIGKILL)
-        self.assertEqual(job.wait(20), 0)
-        self.assertIn(f"the MPS control daemon of the job (pid {daemon}) ended before the job".encode(),
-                      job.stderr.read())  # fmt: skip
-        self.assertEqual((self.site.mark.processes(), self.site.folders()), ([], []))
+        self.assertIn(f"the MPS control daemon of the job (pid {daemon}) ended before the job", self.end(job))
 
     def test_monitor_is_killed(self):
-        job = self.start_job(0.5)
+        job = self.start_job()
         os.kill(self.site.processes("weft-mps")[0], signal.SIGKILL)
-        self.assertEqual(job.wait(20), 0)
-        self.assertIn(b"the monitor of the MPS daemon", job.stderr.read())
-        self.assertEqual((self.site.mark.processes(), self.site.folders()), ([], []))
+        self.assertIn("the monitor of the MPS daemon", self.end(job))
 
     def test_mpiexec_and_supervisor_are_killed(self):
         job = self.start_job()
