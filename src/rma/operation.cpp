@@ -120,6 +120,35 @@ void finish(WindowRequest* request) {
   if (request != nullptr) request->finish();
 }
 
+/// Starts an operation of transport/rma for each run of bytes [at, at + stream.length) of the target's packed
+/// data. `operation`: null, or counts them as its parts.
+Status issue_runs(transport::rma::Rma& rma, bool put, const Area& area, const Place& place, uint64_t at,
+                  const transport::Buffer& stream, Operation* operation) {
+  Status outcome;
+  transport::Buffer part = stream;
+  datatype::for_each_run(area.type, area.count, static_cast<int64_t>(at), static_cast<int64_t>(stream.length),
+                         [&](int64_t displacement, int64_t length) {
+                           part.length = static_cast<size_t>(length);
+                           const uint64_t offset = place.offset + static_cast<uint64_t>(displacement);
+                           auto issued = put ? rma.put(*place.target, offset, part, operation)
+                                             : rma.get(*place.target, offset, part, operation);
+                           part.address += length;
+                           if (!issued)
+                             outcome = std::move(issued).error();
+                           else if (operation != nullptr && *issued == transport::rma::Issued::pending)
+                             operation->add_part();
+                           return outcome.ok();
+                         });
+  return outcome;
+}
+
+/// The mapped memory that an operation accesses.
+copy::View view_of(const Area& area, const Place& place) {
+  const auto base = reinterpret_cast<uintptr_t>(place.target->direct());  // may be outside of the target
+  return copy::typed(reinterpret_cast<void*>(base + place.offset), area.count, area.type,
+                     place.target->memory());
+}
+
 }  // namespace
 
 using counters::Unit;
@@ -200,28 +229,6 @@ Status Window::get(const p2p::Buffer& origin, const Area& area, WindowRequest* r
   return move(false, origin, area, place, memory, request);
 }
 
-/// Starts an operation of transport/rma for each run of bytes [at, at + stream.length) of the target's packed
-/// data. `operation`: null, or counts them as its parts.
-Status Window::issue_runs(bool put, const Area& area, const Place& place, uint64_t at,
-                          const transport::Buffer& stream, Operation* operation) {
-  Status outcome;
-  transport::Buffer part = stream;
-  datatype::for_each_run(area.type, area.count, static_cast<int64_t>(at), static_cast<int64_t>(stream.length),
-                         [&](int64_t displacement, int64_t length) {
-                           part.length = static_cast<size_t>(length);
-                           const uint64_t offset = place.offset + static_cast<uint64_t>(displacement);
-                           auto issued = put ? rma().put(*place.target, offset, part, operation)
-                                             : rma().get(*place.target, offset, part, operation);
-                           part.address += length;
-                           if (!issued)
-                             outcome = std::move(issued).error();
-                           else if (operation != nullptr && *issued == transport::rma::Issued::pending)
-                             operation->add_part();
-                           return outcome.ok();
-                         });
-  return outcome;
-}
-
 /// The general path.
 Status Window::move(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
                     const device::Memory& memory, WindowRequest* request) {
@@ -264,15 +271,9 @@ Status Window::move(bool put, const p2p::Buffer& origin, const Area& area, const
     address = operation->data.data();
     from = {};
   }
-  Status outcome = issue_runs(put, area, place, 0, {address, place.bytes, from}, operation);
+  Status outcome = issue_runs(rma(), put, area, place, 0, {address, place.bytes, from}, operation);
   operation->finish_part(outcome.ok() ? Status() : Status(outcome.error().copy()));
   return outcome;
-}
-
-copy::View Window::view_of(const Area& area, const Place& place) {
-  const auto base = reinterpret_cast<uintptr_t>(place.target->direct());  // may be outside of the target
-  return copy::typed(reinterpret_cast<void*>(base + place.offset), area.count, area.type,
-                     place.target->memory());
 }
 
 /// Copies between two layouts, the target being mapped.
@@ -296,7 +297,7 @@ Status Window::copy_stream(bool put, const Area& area, const Place& place, uint6
     const copy::View target = view_of(area, place).from(at);
     return put ? copy::execute(target, stream, n) : copy::execute(stream, target, n);
   }
-  Status outcome = issue_runs(put, area, place, at, {stream.data(), n, stream.memory}, nullptr);
+  Status outcome = issue_runs(rma(), put, area, place, at, {stream.data(), n, stream.memory}, nullptr);
   Target& target = *place.target;
   core::wait_until(instance, [&] { return target.pending() == 0; });
   WEFT_TRY(std::move(outcome));

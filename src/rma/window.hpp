@@ -294,10 +294,6 @@ class Window final : public core::Counted {
 
   [[nodiscard]] Status move(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
                             const device::Memory& memory, WindowRequest* request);
-  [[nodiscard]] Status issue_runs(bool put, const Area& area, const Place& place, uint64_t at,
-                                  const transport::Buffer& stream, Operation* operation);
-  /// The mapped memory that an operation accesses.
-  [[nodiscard]] static copy::View view_of(const Area& area, const Place& place);
   [[nodiscard]] Status copy_layouts(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
                                     const device::Memory& memory, WindowRequest* request);
   [[nodiscard]] Status copy_stream(bool put, const Area& area, const Place& place, uint64_t at, uint64_t n,

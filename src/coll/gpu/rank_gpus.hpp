@@ -15,7 +15,7 @@ struct RankGpu {
   /// Multiprocessors of the GPU that this rank can use, if kernels of several ranks run there side by side
   /// (MPS); 0: they do not.
   uint32_t shared_multiprocessors;
-  uint32_t known_ranks;  ///< ranks of the host that use the GPU, as far as this rank knows
+  uint32_t known_ranks;  ///< ranks of the host that use the GPU and have published it
   /// The GPU of this rank; `device` is its ordinal.
   [[nodiscard]] static Result<RankGpu> of(int device);
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The part of NVML that Weft uses, for the devices of the emulated driver (EMUCUDA_DEVICES, EMUCUDA_NVLINK),
-// also those that CUDA_VISIBLE_DEVICES hides. EMUNVML_FAIL=init|device|status: the call that fails.
+// also devices that CUDA_VISIBLE_DEVICES hides. EMUNVML_FAIL=init|device|status: the call that fails.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
