@@ -132,7 +132,6 @@ std::string run(const std::vector<weft::coll::Call>& calls, const weft::coll::Al
 
 namespace weft::p2p {
 
-void Transfer::uncache_classification() {}
 Status Transfer::start() { return {}; }
 Status Transfer::cancel() { return {}; }
 void Transfer::destroy() {}
