@@ -114,8 +114,8 @@ class Delivery {
   [[nodiscard]] bool remove_cancelled(uint32_t source, const Reply& request);
   /// Forgets the messages of a process whose index is given up.
   void forget(uint32_t peer);
-  /// Discards the eager messages of a revoked communicator, now and when they arrive later. Its announced ones
-  /// are cancelled by their senders.
+  /// Discards the eager messages of a revoked communicator, now and when they arrive later. Its announced
+  /// ones are cancelled by their senders.
   void revoke(const core::Communicator& comm);
 
   [[nodiscard]] match::Posted& posted() { return posted_; }
