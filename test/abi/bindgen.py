@@ -38,9 +38,11 @@ class Generator(unittest.TestCase):
         return os.path.join(self.folder, *parts)
 
     def small_source(self, **files):
-        """A repository with only spec/ and the given files in src/api."""
+        """A repository with only spec/, weft.h and the given files in src/api."""
         root = self.path("repository")
         shutil.copytree(os.path.join(SOURCE, "spec"), os.path.join(root, "spec"))
+        os.makedirs(os.path.join(root, "include"))
+        shutil.copy(os.path.join(SOURCE, "include", "weft.h"), os.path.join(root, "include"))
         os.makedirs(os.path.join(root, "src/api"))
         wtime = "namespace weft::api::impl {\ndouble Wtime() {\n}\ndouble Wtick() {\n}\n}\n"
         for name, text in {"wtime": wtime, **files}.items():
