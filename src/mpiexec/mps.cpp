@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpiexec/mps.hpp"
 
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -8,6 +9,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <set>
+#include <sstream>
 
 #include "base/local_socket.hpp"
 #include "mpiexec/plan.hpp"
@@ -24,7 +27,7 @@ constexpr const char* kLogVariable = "CUDA_MPS_LOG_DIRECTORY";
 constexpr const char* kOrderVariable = "CUDA_DEVICE_ORDER";
 constexpr const char* kVisibleVariable = "CUDA_VISIBLE_DEVICES";
 /// The longest path of a socket below the folder of private daemons.
-constexpr std::string_view kLongestSocket = "/weft-mps-XXXXXX/pipe/control_privileged";
+constexpr std::string_view kLongestSocket = "/weft-mps-0123-XXXXXX/pipe/control_privileged";
 
 Error refused(const std::string& why) { return Error(Errc::unsupported, "--mps on: " + why); }
 
@@ -49,6 +52,38 @@ std::vector<std::string> daemon_environment(const std::string& visible, bool pci
   if (has_only_uuids(visible)) variables.push_back(std::string(kVisibleVariable) + "=" + visible);
   return variables;
 }
+
+/// The GPUs of all programs if each has a list of UUIDs; else the list of a program that has none, or another
+/// one.
+std::string visible_to_programs(const Options& options) {
+  const char* const inherited = std::getenv(kVisibleVariable);
+  std::set<std::string> gpus;  // CUDA refuses a GPU that is named twice
+  for (const Program& program : options.programs) {
+    std::string own = inherited != nullptr ? inherited : "";
+    for (const auto& [name, value] : program.variables)
+      if (name == kVisibleVariable) own = value;
+    if (!has_only_uuids(own)) return own;
+    std::istringstream words(own);
+    for (std::string word; std::getline(words, word, ',');) gpus.insert(word);
+  }
+  std::string list;
+  for (const std::string& gpu : gpus) list += (list.empty() ? "" : ",") + gpu;
+  return list;
+}
+
+/// SIGCHLD at its default. Some programs start others with it ignored: the kernel would reap the tools.
+class DefaultSigchld {
+ public:
+  DefaultSigchld() : before_(::signal(SIGCHLD, SIG_DFL)) {}
+  ~DefaultSigchld() {
+    if (before_ == SIG_IGN) ::signal(SIGCHLD, SIG_IGN);
+  }
+  DefaultSigchld(const DefaultSigchld&) = delete;
+  DefaultSigchld& operator=(const DefaultSigchld&) = delete;
+
+ private:
+  sighandler_t before_;
+};
 
 }  // namespace
 
@@ -107,6 +142,7 @@ Status check_mps_gpus(const std::vector<GpuState>& gpus) {
 
 Status Mps::start(Options& options, char** argv) {
   if (!options.mps) return {};
+  const DefaultSigchld default_sigchld;  // of the monitor, too
   const std::string given = rank_variable(options, kPipeVariable);
   const std::string pipe_folder = given.empty() ? kDefaultPipeFolder : given;
   if (mps_daemon_answers(pipe_folder)) {
@@ -119,7 +155,7 @@ Status Mps::start(Options& options, char** argv) {
                    " is not on PATH. NVIDIA's driver has it (packages nvidia-cuda-mps of Debian, "
                    "nvidia-compute-utils of "
                    "Ubuntu); containers get it by NVIDIA_DRIVER_CAPABILITIES=compute,utility");
-  const std::string visible = rank_variable(options, kVisibleVariable);
+  const std::string visible = visible_to_programs(options);
   if (visible.find("MIG-") != visible.npos)
     return refused("CUDA_VISIBLE_DEVICES names MIG instances, each of which needs a daemon of its own");
   if (const std::string smi = tool_on_path("nvidia-smi"); smi.empty()) {

@@ -10,9 +10,11 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string_view>
@@ -24,7 +26,8 @@ namespace weft::mpiexec {
 
 namespace {
 
-constexpr std::string_view kMpsFolderPrefix = "weft-mps-";
+constexpr const char* kMpsFolderPrefix = "weft-mps-";
+constexpr std::string_view kMpsPrograms = "nvidia-cuda-mps-";
 constexpr int kMpsRandomLetters = 6;
 constexpr int kMpsKillRounds = 100;  // at most: a daemon may start a server while it is being killed
 constexpr unsigned kMpsKillPauseUs = 2000;
@@ -37,13 +40,31 @@ std::vector<std::string> entries_of(const std::string& folder) {
   return names;
 }
 
-/// Processes that were started with this pipe folder: the daemon, its servers, and what is left of the ranks.
+/// The beginning of the names of this host's folders. The locks of a folder on NFS or Lustre may not be seen
+/// by other hosts.
+std::string prefix_of_host() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  char tag[16];
+  std::snprintf(tag, sizeof tag, "%04x-", static_cast<unsigned>(std::hash<std::string>()(boot) & 0xffff));
+  return std::string(kMpsFolderPrefix) + tag;
+}
+
+bool is_mps_program(const std::string& pid) {
+  std::ifstream command("/proc/" + pid + "/cmdline");
+  std::string program;
+  std::getline(command, program, '\0');
+  return std::string_view(program).substr(program.rfind('/') + 1).starts_with(kMpsPrograms);
+}
+
+/// The daemon and its servers with this pipe folder. Other processes may have inherited the variable: a batch
+/// job that a rank has submitted, a terminal server.
 std::vector<pid_t> processes_of_pipe(const std::string& pipe) {
   const std::string variable = "CUDA_MPS_PIPE_DIRECTORY=" + pipe;
   std::vector<pid_t> found;
   for (const std::string& name : entries_of("/proc")) {
     const auto pid = launch::parse_int(name, 1, INT_MAX);
-    if (!pid || *pid == ::getpid()) continue;
+    if (!pid || *pid == ::getpid() || !is_mps_program(name)) continue;
     std::ifstream environment("/proc/" + name + "/environ");
     for (std::string entry; std::getline(environment, entry, '\0');)
       if (entry == variable) found.push_back(*pid);
@@ -93,7 +114,7 @@ MpsFolder::~MpsFolder() {
 void MpsFolder::choose(const std::string& parent) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
   std::random_device random;
-  path_ = parent + "/" + std::string(kMpsFolderPrefix);
+  path_ = parent + "/" + prefix_of_host();
   for (int i = 0; i < kMpsRandomLetters; ++i) path_ += kLetters[random() % kLetters.size()];
 }
 
@@ -127,8 +148,9 @@ bool MpsFolder::remove() {
 }
 
 void remove_stale_mps_folders(const std::string& parent) {
+  const std::string prefix = prefix_of_host();
   for (const std::string& name : entries_of(parent)) {
-    if (!name.starts_with(kMpsFolderPrefix)) continue;
+    if (!name.starts_with(prefix)) continue;
     const std::string path = parent + "/" + name;
     const int lock = lock_mps_folder(path, LOCK_EX | LOCK_NB);
     if (lock < 0) continue;

@@ -265,7 +265,10 @@ Status MpsMonitor::start(const MpsDaemonPlan& plan, char** argv) {
   folder_.choose(plan.parent_folder);
   const pid_t parent = ::getpid();
   pid_ = ::fork();
-  if (pid_ == 0) run_monitor(plan, folder_, ends[1], parent, argv);
+  if (pid_ == 0) {
+    ::close(ends[0]);  // close_range() is missing in Linux 5.8 and older: the monitor would be its own peer
+    run_monitor(plan, folder_, ends[1], parent, argv);
+  }
   const int error = errno;
   ::close(ends[1]);
   socket_ = ends[0];

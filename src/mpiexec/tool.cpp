@@ -20,6 +20,10 @@ namespace {
 
 /// Milliseconds between two looks at the process while its output is open.
 constexpr int kToolPollMs = 5;
+constexpr int kToolReadsAtOnce = 32;  // more than a pipe holds; a tool may write without pause
+/// A tool may be in a call of the driver that a signal does not end.
+constexpr double kToolKillSeconds = 2;
+constexpr unsigned kToolKillPauseUs = 2000;
 
 std::vector<char*> tool_pointers(const std::vector<std::string>& strings) {
   std::vector<char*> result;
@@ -66,17 +70,20 @@ class RunningTool {
 
 bool RunningTool::read() {
   char buffer[4096];
-  while (true) {
+  for (int i = 0; i < kToolReadsAtOnce; ++i) {
     const ssize_t count = ::read(output_, buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return count < 0 && errno == EAGAIN;
     text_.append(buffer, std::min(static_cast<size_t>(count), kMaxToolOutput - text_.size()));
   }
+  return true;
 }
 
 ToolResult RunningTool::end(ToolResult::Kind why) {
   ::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  for (const double until = now() + kToolKillSeconds; now() < until; ::usleep(kToolKillPauseUs)) {
+    const pid_t ended = ::waitpid(pid_, nullptr, WNOHANG);
+    if (ended == pid_ || (ended < 0 && errno != EINTR)) break;
   }
   return {why, 0, text_};
 }

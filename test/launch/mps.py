@@ -211,6 +211,28 @@ class Refused(WithSite):
 
 
 class Ends(WithSite):
+    def test_foreign_links_and_folders_stay(self):
+        status, output, errors = self.run_job("mps-client")
+        self.assertEqual(status, 0, errors)
+        host = os.path.basename(os.path.dirname(output.split()[0]))[:-6]
+        target = os.path.join(self.site.root.name, "other")
+        os.mkdir(target)
+        link, folder = (os.path.join(self.site.tmp, host + letters) for letters in ("aaaaaa", "bbbbbb"))
+        os.symlink(target, link)
+        paths = [link, target]
+        if os.geteuid() == 0:
+            os.mkdir(folder)
+            os.chown(folder, 65534, -1)
+            paths.append(folder)
+        status, _, errors = self.run_job("mps-client")
+        self.assertEqual(status, 0, errors)
+        self.assertEqual([path for path in paths if not os.path.lexists(path)], [])
+        for path in (link, folder):
+            if os.path.islink(path):
+                os.unlink(path)
+            elif os.path.exists(path):
+                os.rmdir(path)
+
     def test_stopped_daemon(self):
         job = self.start_job()
         os.kill(self.site.processes("nvidia-cuda-mps-control")[0], signal.SIGSTOP)
@@ -220,6 +242,9 @@ class Ends(WithSite):
         job = self.start_job()
         daemon = self.site.processes("nvidia-cuda-mps-control")[0]
         os.kill(daemon, signal.SIGKILL)
+        end = time.monotonic() + time_limit(LIMIT)
+        while daemon in self.site.mark.processes() and time.monotonic() < end:
+            time.sleep(0.01)
         self.assertIn(f"the MPS control daemon of the job (pid {daemon}) ended before the job", self.end(job))
 
     def test_monitor_is_killed(self):
@@ -229,15 +254,14 @@ class Ends(WithSite):
 
     def test_mpiexec_and_supervisor_are_killed(self):
         job = self.start_job()
-        for pid in [job.pid, *self.site.processes("weft-supervisor")]:
-            os.kill(pid, signal.SIGKILL)
+        self.kill_at_once([*self.site.processes("weft-supervisor"), job.pid])
         job.wait()
         self.check_nothing_left()
 
     def test_supervisor_is_killed(self):
         job = self.start_job()
         os.kill(self.site.processes("weft-supervisor")[0], signal.SIGKILL)
-        self.assertEqual(job.wait(20), 1)
+        self.assertEqual(job.wait(time_limit(20)), 1)
         self.assertNotIn(b"monitor", job.stderr.read())
         self.assertEqual((self.site.mark.processes(), self.site.folders()), ([], []))
 
@@ -254,8 +278,7 @@ class Ends(WithSite):
         job = self.start_job()
         mine = set(self.site.processes("weft-")) | {job.pid}
         folder = os.path.dirname(self.clients[0][0])
-        for pid in mine - self.family(other.pid):
-            os.kill(pid, signal.SIGKILL)
+        self.kill_at_once(sorted(mine - self.family(other.pid), key=lambda pid: pid == job.pid))
         job.wait()
         self.assertTrue(os.path.exists(folder))
         status, _, errors = self.run_job("mps-client")
@@ -265,6 +288,13 @@ class Ends(WithSite):
         other.kill()
         other.wait()
         self.check_nothing_left()
+
+    def kill_at_once(self, pids):
+        """The last one first stops: none acts on the end of another."""
+        os.kill(pids[-1], signal.SIGSTOP)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                os.kill(pid, number)
 
     def family(self, pid):
         """A process, its children and theirs."""

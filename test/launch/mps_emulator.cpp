@@ -97,6 +97,8 @@ bool Daemon::open() {
 }
 
 void Daemon::start_server() {
+  int executed[2];
+  if (::pipe2(executed, O_CLOEXEC) != 0) std::exit(1);
   const pid_t pid = ::fork();
   if (pid == 0) {
     char name[] = "nvidia-cuda-mps-server";
@@ -104,6 +106,10 @@ void Daemon::start_server() {
     ::execv("/proc/self/exe", argv);
     ::_exit(1);
   }
+  ::close(executed[1]);
+  char byte;
+  (void)!::read(executed[0], &byte, 1);  // the end of the file: it has its name
+  ::close(executed[0]);
   servers_.push_back(pid);
   write_log("Starting new server " + std::to_string(pid));
 }

@@ -80,7 +80,7 @@ def check_visible(devices):
                  "are staged through host memory")  # fmt: skip
         return slow("visible GPUs", text, "srun --gres-flags=allow-task-sharing, or --gpu-bind=none and a choice of the "
                     "device by SLURM_LOCALID or LOCAL_RANK")  # fmt: skip
-    if len(devices) < present:
+    if len(devices) + len(cut_off) < present:
         text += "; ranks map the memory of hidden GPUs"
     return ok("visible GPUs", text)
 
