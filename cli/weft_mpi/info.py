@@ -190,7 +190,7 @@ def show_devices(facts):
     devices = facts["devices"]
     output.table(
         ["GPU", "name", "PCI", "UUID", "memory", "capability", "compute mode", "MPS", "NUMA"],
-        [[device["ordinal"], device["name"], device["pci"], rank_gpus.uuid_text(device["uuid"]),
+        [[device["ordinal"], device["name"], device["pci"], rank_gpus.uuid_text(device["uuid"], device["name"]),
           "%.0f GiB" % (device["memory_bytes"] / 2**30), device["compute_capability"], device["compute_mode"],
           device["mps"], device.get("numa_node")]
          for device in devices],

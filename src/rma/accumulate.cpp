@@ -208,10 +208,7 @@ Status Window::execute(const Area& area, const Place& place, const std::byte* in
     return {};
   }
   auto* const operation = new Operation(*this, *place.peer, request);
-  if (result != nullptr) {
-    operation->data.resize(place.bytes);
-    operation->set_result(*result);
-  }
+  if (result != nullptr) WEFT_TRY(operation->receive_into(*result, place.bytes));
   if (by_message) {
     const uint8_t code = compare != nullptr ? AccumulateMessage::kCompareSwap : static_cast<uint8_t>(op);
     Messages::of(instance).send_accumulate(*operation, area, place, in, compare, code, basic,

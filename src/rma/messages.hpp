@@ -99,8 +99,9 @@ class Operation : public transport::Completion {
   void finish_part(Status outcome);
   /// Keeps a datatype alive until completion; at most two.
   void hold(const datatype::Datatype& type);
-  /// Unpacks `data` into the buffer on completion.
-  void set_result(const p2p::Buffer& to);
+  /// Makes room in `data` for `bytes` bytes, which are unpacked into the buffer on completion. After an error
+  /// (no memory) the operation has ended.
+  [[nodiscard]] Status receive_into(const p2p::Buffer& to, uint64_t bytes);
 
   std::vector<std::byte> data;                    ///< packed origin data, or the packed result
   transport::rma::Id id = transport::rma::kNoId;  ///< in Messages, of an operation by message

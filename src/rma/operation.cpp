@@ -2,6 +2,7 @@
 // Put and get.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/trace.hpp"
 #include "copy/copy.hpp"
@@ -37,10 +38,17 @@ void Operation::hold(const datatype::Datatype& type) {
   (types_[0] == nullptr ? types_[0] : types_[1]) = &type;
 }
 
-void Operation::set_result(const p2p::Buffer& to) {
+Status Operation::receive_into(const p2p::Buffer& to, uint64_t bytes) {
+  try {
+    data.resize(bytes);
+  } catch (const std::bad_alloc&) {
+    finish_part(p2p::no_memory_for_copy(bytes));
+    return p2p::no_memory_for_copy(bytes);
+  }
   to_ = to;
   has_result_ = true;
   hold(*to.type);
+  return {};
 }
 
 void Operation::finish_part(Status outcome) {
@@ -265,8 +273,7 @@ Status Window::move(bool put, const p2p::Buffer& origin, const Area& area, const
         return packed;
       }
     } else {
-      operation->data.resize(place.bytes);
-      operation->set_result(origin);
+      WEFT_TRY(operation->receive_into(origin, place.bytes));
     }
     address = operation->data.data();
     from = {};

@@ -90,6 +90,8 @@ Result<std::unique_ptr<Mailbox>> Mailbox::create(core::Communicator& comm, const
   std::vector<coll::gpu::RankGpu> gpus;
   for (const Descriptor& descriptor : *descriptors) gpus.push_back(descriptor.gpu);
   mailbox->max_blocks_ = coll::gpu::max_resident_blocks(gpus);
+  device::note_shared_device(stream.device,
+                             coll::gpu::ranks_on(gpus[static_cast<size_t>(comm.rank())], gpus));
   Outcome outcome{};
   write_reason(outcome.reason, mapped);
   auto outcomes = gather(comm, outcome);

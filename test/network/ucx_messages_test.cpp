@@ -260,6 +260,15 @@ TEST_F(UcxMessages, EndpointToAPeerThatHasEnded) {
   EXPECT_TRUE(sent.empty());
 }
 
+/// The answer to the notice of a process that has ended meanwhile.
+TEST_F(UcxMessages, AnswerToAPeerThatHasEnded) {
+  peer_ended = true;
+  receive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kDisconnect, 0}, sizeof(MessageHeader), 1);
+  ucx_->poll(peer_, 1);
+  EXPECT_TRUE(sent.empty());
+  EXPECT_EQ(peer_.losses, 0);
+}
+
 TEST_F(UcxMessages, TransportsThatReportNoFailures) {
   reports_failures = false;
   send();

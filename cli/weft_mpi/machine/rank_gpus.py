@@ -34,9 +34,11 @@ def numa_distance(address: str, cpus: set[int]) -> int | None:
     return min(distances, default=None)
 
 
-def uuid_text(digits: str) -> str:
-    """Returns a UUID as nvidia-smi -L prints it. `digits`: 32 hexadecimal digits."""
-    return "GPU-" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+def uuid_text(digits: str, name: str = "") -> str:
+    """Returns a UUID as nvidia-smi -L prints it. `digits`: 32 hexadecimal digits; `name`: of the device."""
+    return ("MIG-" if " MIG " in name else "GPU-") + "-".join(
+        (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+    )
 
 
 def text() -> str | None:
@@ -54,7 +56,7 @@ def text() -> str | None:
 
 
 def describe(device: dict[str, object]) -> str:
-    details = [uuid_text(str(device["uuid"]))]
+    details = [uuid_text(str(device["uuid"]), str(device.get("name", "")))]
     away = numa_distance(str(device["pci"]), set(os.sched_getaffinity(0)))
     if away is not None:
         details.append(f"NUMA distance {away}")

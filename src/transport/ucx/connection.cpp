@@ -78,6 +78,7 @@ Status Ucx::open_endpoint(Connection& connection) {
 /// Whether an endpoint to the own worker can have error handling. A failure to create one to a peer does not
 /// tell: UCX gives the same error for transports without error handling and for a peer that has just ended.
 bool Ucx::transports_report_failures() {
+  if (reports_failures_) return true;
   auto own = split_secret(address_);
   if (!own) return false;
   api::EndpointParameters parameters{};
@@ -89,7 +90,7 @@ bool Ucx::transports_report_failures() {
   api::Endpoint endpoint = nullptr;
   if (api_.ucp_ep_create(worker_, &parameters, &endpoint) != Code::ok) return false;
   close(endpoint, true);
-  return true;
+  return reports_failures_ = true;
 }
 
 void Ucx::on_error(void* argument, api::Endpoint, Code status) {

@@ -32,7 +32,11 @@ void Ucx::send_disconnect(Connection& connection) {
 /// Answers the disconnect notices that have arrived.
 void Ucx::send_answers() {
   for (Connection* const to : std::exchange(unanswered_, {})) {
-    if (to->disconnect_sent || !connect(*to)) continue;
+    if (to->disconnect_sent) continue;
+    if (!connect(*to)) {
+      to->disconnected = true;  // it has ended after its notice: no loss
+      continue;
+    }
     SendBuffer* buffer = acquire_send_buffer(*to, 0);
     buffer->answer = {to->secret, self_, to->delivered};
     send(buffer, kAnswerId, sizeof(AnswerHeader), nullptr, 0, RequestParameters::kEager, api::kHost);

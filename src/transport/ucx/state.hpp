@@ -194,6 +194,7 @@ class Ucx final : public Network {
   Secret secret_ = 0;
   uint64_t memory_types_ = 0;
   bool peer_errors_ = true;
+  bool reports_failures_ = false;  // transports_report_failures() has said so
   std::vector<std::unique_ptr<Connection>> connections_;
   Generations generations_;
   std::vector<Connection*> failing_, ready_;  // ready: with stored messages to deliver
