@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 namespace weft {
 
@@ -33,6 +34,16 @@ Result<std::string> read_text_file(const std::string& path, Errc code) {
     return Error(code, path + ": is larger than " + std::to_string(kMaxTextFileBytes) + " bytes");
   text.resize(size);
   return text;
+}
+
+std::string value_in_file(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(name + ":")) continue;
+    const size_t begin = line.find_first_not_of(" \t", name.size() + 1);
+    return begin == line.npos ? "" : line.substr(begin, line.find_last_not_of(" \t") + 1 - begin);
+  }
+  return {};
 }
 
 }  // namespace weft

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <sstream>
 #include <tuple>
 
+#include "base/text_file.hpp"
 #include "launch/environment.hpp"
 
 namespace weft::mpiexec {
@@ -75,17 +75,6 @@ std::map<std::pair<int, int>, int> read_distances(const std::string& sys) {
       distances[{node, rows[i].first}] = distance;
   }
   return distances;
-}
-
-/// Returns the value of a line "NAME: value" of a file; empty if there is none.
-std::string value_in_file(const std::string& path, const std::string& name) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with(name + ":")) continue;
-    const size_t begin = line.find_first_not_of(" \t", name.size() + 1);
-    return begin == line.npos ? "" : line.substr(begin, line.find_last_not_of(" \t") + 1 - begin);
-  }
-  return {};
 }
 
 /// Completes a GPU from the files of the driver. Returns false if this process may not use it.

@@ -46,13 +46,10 @@ std::vector<int64_t> values(int of) {
   return words;
 }
 
-void run(Kind window_kind, Kind origin_kind, bool dynamic) {
-  Buffer memory(window_kind, kBytes, device_index), origin(origin_kind, kBytes, device_index),
-      result(origin_kind, kBytes, device_index);
-  write(memory, std::vector<int64_t>(kWords, 7));
-  write(origin, values(rank));
+/// A window on the memory of each rank. `bases`: the displacement of its first byte on each rank.
+MPI_Win window_on(const Buffer& memory, bool dynamic, std::vector<MPI_Aint>& bases) {
   MPI_Win win;
-  std::vector<MPI_Aint> bases(static_cast<size_t>(size));
+  bases.assign(static_cast<size_t>(size), 0);
   if (dynamic) {
     MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     MPI_Win_attach(win, memory.data(), kBytes);
@@ -62,6 +59,16 @@ void run(Kind window_kind, Kind origin_kind, bool dynamic) {
   } else {
     MPI_Win_create(memory.data(), kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
   }
+  return win;
+}
+
+void run(Kind window_kind, Kind origin_kind, bool dynamic) {
+  Buffer memory(window_kind, kBytes, device_index), origin(origin_kind, kBytes, device_index),
+      result(origin_kind, kBytes, device_index);
+  write(memory, std::vector<int64_t>(kWords, 7));
+  write(origin, values(rank));
+  std::vector<MPI_Aint> bases;
+  MPI_Win win = window_on(memory, dynamic, bases);
   const int to = (rank + 1) % size, from = (rank + size - 1) % size;
   const MPI_Aint base = bases[static_cast<size_t>(to)];
   // The first half by a contiguous put, words 0, 2, 4 ... of the second half by a strided one.
@@ -175,17 +182,8 @@ void layouts(Kind window_kind, Kind origin_kind, bool dynamic) {
   Buffer memory(window_kind, kBytes, device_index), origin(origin_kind, kBytes, device_index);
   write(memory, values(rank));
   write(origin, values(size + rank));
-  MPI_Win win;
-  std::vector<MPI_Aint> bases(static_cast<size_t>(size));
-  if (dynamic) {
-    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-    MPI_Win_attach(win, memory.data(), kBytes);
-    MPI_Aint own;
-    MPI_Get_address(memory.data(), &own);
-    MPI_Allgather(&own, 1, MPI_AINT, bases.data(), 1, MPI_AINT, MPI_COMM_WORLD);
-  } else {
-    MPI_Win_create(memory.data(), kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-  }
+  std::vector<MPI_Aint> bases;
+  MPI_Win win = window_on(memory, dynamic, bases);
   const int to = (rank + 1) % size, from = (rank + size - 1) % size;
   const MPI_Aint base = bases[static_cast<size_t>(to)];
   auto* const first = origin.data() + sizeof(int64_t);

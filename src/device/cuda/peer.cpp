@@ -7,7 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+
+#include "base/text_file.hpp"
 
 namespace weft::device::cuda {
 namespace {
@@ -37,19 +38,6 @@ std::string why_hidden(const GpuId& owner) {
   }
 }
 
-/// Reads the UUID and the device minor from a file of /proc/driver/nvidia/gpus.
-void read_information(const std::filesystem::path& path, std::string& uuid, std::string& minor) {
-  const auto value_of = [](const std::string& line) {
-    const size_t at = line.find_first_not_of(" \t", line.find(':') + 1);
-    return at == std::string::npos ? std::string() : line.substr(at, line.find_last_not_of(" \t") + 1 - at);
-  };
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("GPU UUID:")) uuid = value_of(line);
-    if (line.starts_with("Device Minor:")) minor = value_of(line);
-  }
-}
-
 bool is_mig(const Memory& local) {
   auto own = id_of(local.device);
   return own && own->mig != 0;
@@ -62,9 +50,10 @@ DeviceFile find_device_file(const Uuid& uuid, const std::string& gpus, const std
   DeviceFile result;
   for (const auto& folder : std::filesystem::directory_iterator(gpus, unreadable)) {
     result.access = DeviceFile::Access::absent;
-    std::string listed, minor;
-    read_information(folder.path() / "information", listed, minor);
-    if (listed != text(uuid) || minor.empty()) continue;
+    const std::string information = folder.path() / "information";
+    if (value_in_file(information, "GPU UUID") != text(uuid)) continue;
+    const std::string minor = value_in_file(information, "Device Minor");
+    if (minor.empty()) continue;
     result.path = files + "/nvidia" + minor;
     const int fd = ::open(result.path.c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) {
