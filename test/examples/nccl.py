@@ -44,6 +44,9 @@ def main():
     if not all(headers + libraries):
         print("skipped: needs NCCL and the CUDA runtime with their headers")
         return SKIPPED
+    if len(glob.glob("/proc/driver/nvidia/gpus/*")) < 2:
+        print("skipped: needs two GPUs")
+        return SKIPPED
     prefix = os.environ["MPI_PREFIX"]
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "allreduce")

@@ -41,8 +41,10 @@ void copy(void* to, const void* from, size_t bytes, MemoryKind kind, bool out) {
     std::memcpy(to, from, bytes);
   else if (out)
     (void)cuda.cuMemcpyDtoH_v2(to, reinterpret_cast<weft::test::Address>(from), bytes);
-  else
+  else {
     (void)cuda.cuMemcpyHtoD_v2(reinterpret_cast<weft::test::Address>(to), from, bytes);
+    (void)cuda.cuCtxSynchronize();  // up to 64 KiB the copy from pageable memory returns before it is done
+  }
 }
 
 /// Puts to the next rank, and adds to a word of it.
