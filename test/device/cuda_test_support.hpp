@@ -66,6 +66,7 @@ struct AccessDescription {
   F(cuMemFreeHost, (void*))                                                                                \
   F(cuMemcpyHtoD_v2, (Address, const void*, size_t))                                                       \
   F(cuMemcpyDtoH_v2, (void*, Address, size_t))                                                             \
+  F(cuMemcpyDtoD_v2, (Address, Address, size_t))                                                           \
   F(cuMemsetD8_v2, (Address, unsigned char, size_t))                                                       \
   F(cuModuleLoadData, (void**, const void*))                                                               \
   F(cuModuleUnload, (void*))                                                                               \

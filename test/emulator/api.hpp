@@ -61,6 +61,7 @@ struct CopyAttributes {  ///< CUmemcpyAttributes
   F(cuMemGetAddressRange_v2, cuMemGetAddressRange, (Address*, size_t*, Address))                          \
   F(cuPointerGetAttribute, cuPointerGetAttribute, (void*, int, Address))                                  \
   F(cuPointerGetAttributes, cuPointerGetAttributes, (unsigned, int*, void**, Address))                    \
+  F(cuPointerSetAttribute, cuPointerSetAttribute, (const void*, int, Address))                            \
   F(cuIpcGetMemHandle, cuIpcGetMemHandle, (IpcMemHandle*, Address))                                       \
   F(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle, (Address*, IpcMemHandle, unsigned))                        \
   F(cuIpcCloseMemHandle, cuIpcCloseMemHandle, (Address))                                                  \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copy and fill calls. Like the real driver: pageable sources are read during the call, pageable destinations
-// block the call, and synchronous device-to-device copies and fills return before completion.
+// block the call, and synchronous copies from pageable or device memory to device memory, and fills, return
+// before they are done, unless one side has CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
 #include <cstring>
 
 #include "world.hpp"
@@ -39,9 +40,20 @@ Memcpy2D flat(Address dst, Address src, size_t n) {
   return copy;
 }
 
-enum class Wait { no, host_side, yes };
+enum class Call { async, sync };
 
-Code start(StreamObject& stream, const Memcpy2D& description, Wait wait) {
+bool is_pinned(uintptr_t address) {
+  const Allocation* const allocation = find_allocation(address);
+  return allocation != nullptr && (allocation->kind == Kind::pinned || allocation->kind == Kind::registered);
+}
+
+/// Whether synchronous copies wait until they are done; those of pool memory do not (H200, driver 580.159).
+bool has_sync_memops(uintptr_t address) {
+  const Allocation* const allocation = find_allocation(address);
+  return allocation != nullptr && allocation->sync_memops && allocation->kind != Kind::pool;
+}
+
+Code start(StreamObject& stream, const Memcpy2D& description, Call call) {
   if (description.width == 0 || description.height == 0) return kSuccess;
   Operation operation = copy_operation(description);
   if (operation.dst_pitch > 2147483647 && description.height > 1) return kInvalidValue;
@@ -62,23 +74,24 @@ Code start(StreamObject& stream, const Memcpy2D& description, Wait wait) {
     const auto* bytes = reinterpret_cast<const char*>(operation.src);
     operation.snapshot.assign(bytes, bytes + src_span);
   }
-  const bool host_side =
-      wait == Wait::host_side &&
-      (find_allocation(operation.dst) == nullptr || find_allocation(operation.dst)->kind == Kind::pinned ||
-       from_pageable || find_allocation(operation.src)->kind == Kind::pinned);
+  const bool complete = to_pageable || is_pinned(operation.dst) || is_pinned(operation.src) ||
+                        has_sync_memops(operation.dst) || has_sync_memops(operation.src);
   enqueue(stream, std::move(operation));
-  if (to_pageable || wait == Wait::yes || host_side) drain(stream);
+  if (to_pageable || (call == Call::sync && complete))
+    drain(stream);
+  else if (call == Call::sync && from_pageable)
+    drain(stream, nullptr, 1);
   return stream.context->sticky;
 }
 
-Code start_in(Stream handle, const Memcpy2D& description, Wait wait) {
+Code start_in(Stream handle, const Memcpy2D& description, Call call) {
   const auto lock = lock_world();
   StreamObject* stream = nullptr;
   if (const Code code = stream_of(handle, &stream); code != kSuccess) return code;
-  return start(*stream, description, wait);
+  return start(*stream, description, call);
 }
 
-Code fill(Stream handle, Address address, unsigned char value, size_t n) {
+Code fill(Stream handle, Address address, unsigned char value, size_t n, Call call) {
   const auto lock = lock_world();
   StreamObject* stream = nullptr;
   if (const Code code = stream_of(handle, &stream); code != kSuccess) return code;
@@ -89,6 +102,7 @@ Code fill(Stream handle, Address address, unsigned char value, size_t n) {
   operation.value = value;
   operation.width = n;
   enqueue(*stream, std::move(operation));
+  if (call == Call::sync && has_sync_memops(address)) drain(*stream);
   return kSuccess;
 }
 
@@ -115,7 +129,7 @@ Code start_batch(const Address* dsts, const Address* srcs, const size_t* sizes, 
     return kInvalidValue;
   }
   for (size_t i = count; i-- != 0;)
-    if (const Code code = start(*stream, flat(dsts[i], srcs[i], sizes[i]), Wait::no); code != kSuccess)
+    if (const Code code = start(*stream, flat(dsts[i], srcs[i], sizes[i]), Call::async); code != kSuccess)
       return code;
   return kSuccess;
 }
@@ -126,34 +140,32 @@ Address address_of(const void* p) { return reinterpret_cast<Address>(p); }
 
 extern "C" {
 
-Code cuMemcpy(Address dst, Address src, size_t n) {
-  return start_in(nullptr, flat(dst, src, n), Wait::host_side);
-}
+Code cuMemcpy(Address dst, Address src, size_t n) { return start_in(nullptr, flat(dst, src, n), Call::sync); }
 Code cuMemcpyHtoD_v2(Address dst, const void* src, size_t n) {
-  return start_in(nullptr, flat(dst, address_of(src), n), Wait::yes);
+  return start_in(nullptr, flat(dst, address_of(src), n), Call::sync);
 }
 Code cuMemcpyDtoH_v2(void* dst, Address src, size_t n) {
-  return start_in(nullptr, flat(address_of(dst), src, n), Wait::yes);
+  return start_in(nullptr, flat(address_of(dst), src, n), Call::sync);
 }
 Code cuMemcpyDtoD_v2(Address dst, Address src, size_t n) {
-  return start_in(nullptr, flat(dst, src, n), Wait::no);
+  return start_in(nullptr, flat(dst, src, n), Call::sync);
 }
 
 Code cuMemcpyAsync(Address dst, Address src, size_t n, Stream stream) {
-  return start_in(stream, flat(dst, src, n), Wait::no);
+  return start_in(stream, flat(dst, src, n), Call::async);
 }
 Code cuMemcpyHtoDAsync_v2(Address dst, const void* src, size_t n, Stream stream) {
-  return start_in(stream, flat(dst, address_of(src), n), Wait::no);
+  return start_in(stream, flat(dst, address_of(src), n), Call::async);
 }
 Code cuMemcpyDtoHAsync_v2(void* dst, Address src, size_t n, Stream stream) {
-  return start_in(stream, flat(address_of(dst), src, n), Wait::no);
+  return start_in(stream, flat(address_of(dst), src, n), Call::async);
 }
 Code cuMemcpyDtoDAsync_v2(Address dst, Address src, size_t n, Stream stream) {
-  return start_in(stream, flat(dst, src, n), Wait::no);
+  return start_in(stream, flat(dst, src, n), Call::async);
 }
 
-Code cuMemcpy2D_v2(const Memcpy2D* copy) { return start_in(nullptr, *copy, Wait::host_side); }
-Code cuMemcpy2DAsync_v2(const Memcpy2D* copy, Stream stream) { return start_in(stream, *copy, Wait::no); }
+Code cuMemcpy2D_v2(const Memcpy2D* copy) { return start_in(nullptr, *copy, Call::sync); }
+Code cuMemcpy2DAsync_v2(const Memcpy2D* copy, Stream stream) { return start_in(stream, *copy, Call::async); }
 
 Code cuMemcpyBatchAsync(Address* dsts, Address* srcs, size_t* sizes, size_t count, CopyAttributes* attributes,
                         size_t* from, size_t attribute_count, size_t* failed, Stream stream) {
@@ -168,10 +180,10 @@ Code cuMemcpyBatchAsync_v2(Address* dsts, Address* srcs, size_t* sizes, size_t c
 }
 
 Code cuMemsetD8_v2(Address address, unsigned char value, size_t n) {
-  return fill(nullptr, address, value, n);
+  return fill(nullptr, address, value, n, Call::sync);
 }
 Code cuMemsetD8Async(Address address, unsigned char value, size_t n, Stream stream) {
-  return fill(stream, address, value, n);
+  return fill(stream, address, value, n, Call::async);
 }
 
 }  // extern "C"

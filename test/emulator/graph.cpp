@@ -72,7 +72,9 @@ Code cuStreamGetCtx(Stream handle, Context* context) {
 }
 
 Code cuStreamIsCapturing(Stream handle, int* status) {
-  EMUCUDA_STREAM(handle);
+  const auto lock = lock_world();
+  StreamObject* stream = nullptr;
+  if (const Code code = stream_of(handle, &stream, Use::query); code != kSuccess) return code;
   *status = stream->capture != nullptr ? 1 : 0;
   return kSuccess;
 }

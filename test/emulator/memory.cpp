@@ -90,6 +90,9 @@ bool write_attribute(const Allocation* allocation, int attribute, void* data) {
                           : on_device(a.kind) || a.kind == Kind::managed ? kMemoryDevice
                                                                          : kMemoryHost);
       return true;
+    case kAttributeSyncMemops:
+      put<unsigned>(data, a.sync_memops ? 1 : 0);
+      return true;
     case kAttributeBufferId:
       put<unsigned long long>(data, a.id);
       return true;
@@ -122,6 +125,22 @@ bool write_attribute(const Allocation* allocation, int attribute, void* data) {
       return true;
     default:
       return false;
+  }
+}
+
+bool inside(uintptr_t address, const Allocation& allocation) {
+  return address >= allocation.address && address - allocation.address < allocation.size;
+}
+
+/// Waits for the copies and fills of an allocation in stream 0 of its context, not for kernels behind them.
+void finish_copies(const Allocation& allocation) {
+  StreamObject& stream = *allocation.context->legacy;
+  for (size_t behind = stream.queue.size(); behind != 0; --behind) {
+    const Operation& last = stream.queue[behind - 1];
+    const bool moves = last.type == Operation::Type::copy || last.type == Operation::Type::fill;
+    if (!moves || (!inside(last.dst, allocation) && !inside(last.src, allocation))) continue;
+    drain(stream, nullptr, stream.queue.size() - behind);
+    return;
   }
 }
 
@@ -380,6 +399,21 @@ Code cuPointerGetAttributes(unsigned count, int* attributes, void** data, Addres
   const Allocation* allocation = find_allocation(address);
   for (unsigned i = 0; i < count; ++i)
     if (!write_attribute(allocation, attributes[i], data[i])) return kInvalidValue;
+  return kSuccess;
+}
+
+/// Only CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. As measured on H200 (driver 580.159): cuMemAlloc memory waits for
+/// copies that are under way, pool memory does not, and cuMemMap memory is refused.
+Code cuPointerSetAttribute(const void* value, int attribute, Address address) {
+  const auto lock = lock_world();
+  if (const Code code = ready(); code != kSuccess) return code;
+  Allocation* const allocation = find_allocation(address);
+  if (allocation == nullptr || attribute != kAttributeSyncMemops) return kInvalidValue;
+  if (allocation->kind == Kind::mapped) return kNotSupported;
+  unsigned on = 0;
+  std::memcpy(&on, value, sizeof on);
+  allocation->sync_memops = on != 0;
+  if (allocation->kind == Kind::device || allocation->kind == Kind::managed) finish_copies(*allocation);
   return kSuccess;
 }
 

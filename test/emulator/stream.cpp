@@ -179,10 +179,10 @@ Code create_stream(Stream* handle, unsigned flags, Waiting waiting) {
 
 }  // namespace
 
-Code stream_of(Stream handle, StreamObject** stream) {
+Code stream_of(Stream handle, StreamObject** stream, Use use) {
   ContextObject* context = nullptr;
   if (handle == nullptr || handle == reinterpret_cast<Stream>(1) || handle == reinterpret_cast<Stream>(2)) {
-    forbid_weft("use of a default stream");
+    if (use == Use::work) forbid_weft("use of a default stream");
     if (const Code code = current(&context); code != kSuccess) return code;
     *stream = context->legacy;
     return kSuccess;
@@ -218,10 +218,10 @@ bool give_turns() {
   return worked;
 }
 
-void drain(StreamObject& stream, Lock* released) {
+void drain(StreamObject& stream, Lock* released, size_t rest) {
   const WaitMeter meter;
   WaitBackoff backoff(released);
-  while (!stream.queue.empty())
+  while (stream.queue.size() > rest)
     if (!run_front(stream) && !give_turns()) backoff.wait();
 }
 
@@ -274,7 +274,9 @@ Code cuStreamDestroy_v2(Stream handle) {
 }
 
 Code cuStreamQuery(Stream handle) {
-  EMUCUDA_STREAM(handle);
+  const auto lock = lock_world();
+  StreamObject* stream = nullptr;
+  if (const Code code = stream_of(handle, &stream, Use::query); code != kSuccess) return code;
   forbid_unsafe("cuStreamQuery outside relaxed capture mode");
   if (stream->capture != nullptr) return kCaptureUnsupported;
   polled(*stream);

@@ -79,6 +79,7 @@ struct Allocation {
   std::string handle;                  // imported: bytes of the IPC handle
   PhysicalObject* physical = nullptr;  // mapped
   uint32_t access = 0;                 // mapped: bit mask of devices with access
+  bool sync_memops = false;            // synchronous copies and fills of it wait until they are done
 };
 
 struct EventObject {
@@ -209,11 +210,14 @@ void release_physical(PhysicalObject* physical);
 /// Total number of open handles of cuMemCreate and imported memory.
 [[nodiscard]] size_t open_handles();
 
+/// Weft may query a default stream, but put no work into it.
+enum class Use : uint8_t { work, query };
 /// The stream of a handle in the current context; 0 is the legacy stream.
-[[nodiscard]] Code stream_of(Stream handle, StreamObject** stream);
+[[nodiscard]] Code stream_of(Stream handle, StreamObject** stream, Use use = Use::work);
 void enqueue(StreamObject& stream, Operation operation);
-/// Runs all queued operations and waits for kernels; releases the lock while waiting, if given.
-void drain(StreamObject& stream, Lock* released = nullptr);
+/// Runs all queued operations but the last `rest`, and waits for kernels; releases the lock while waiting, if
+/// given.
+void drain(StreamObject& stream, Lock* released = nullptr, size_t rest = 0);
 void drain_context(ContextObject& context, Lock* released = nullptr);
 void drain_all();
 

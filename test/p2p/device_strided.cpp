@@ -42,7 +42,7 @@ void check(const Buffer& in, int message, const std::vector<char>& sent) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  static_cast<void>(weft::test::own_device());
+  const int device = weft::test::own_device();
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Datatype types[2];
@@ -50,10 +50,10 @@ int main(int argc, char** argv) {
   MPI_Type_vector(kWords, 1, kWordPitch / kWord, MPI_DOUBLE, &types[1]);
   for (MPI_Datatype& type : types) MPI_Type_commit(&type);
   const auto theirs = weft::test::pattern(kRoom, static_cast<unsigned>(1 - rank));
-  Buffer out(Kind::device, kRoom, rank);
+  Buffer out(Kind::device, kRoom, device);
   out.write(weft::test::pattern(kRoom, static_cast<unsigned>(rank)));
   std::vector<std::unique_ptr<Buffer>> in;
-  for (int i = 0; i < kMessages; ++i) in.push_back(std::make_unique<Buffer>(Kind::device, kRoom, rank));
+  for (int i = 0; i < kMessages; ++i) in.push_back(std::make_unique<Buffer>(Kind::device, kRoom, device));
   for (int round = 0; round < 2; ++round) {
     MPI_Request requests[2 * kMessages];
     for (int i = 0; i < kMessages; ++i) in[static_cast<size_t>(i)]->write(std::vector<char>(kRoom, 0x55));

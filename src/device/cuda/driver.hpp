@@ -41,6 +41,7 @@ namespace weft::device::cuda {
   F(mem_host_get_device_pointer, cuMemHostGetDevicePointer, (Address*, void*, unsigned))             \
   F(pointer_get_attribute, cuPointerGetAttribute, (void*, int, Address))                             \
   F(pointer_get_attributes, cuPointerGetAttributes, (unsigned, int*, void**, Address))               \
+  F(pointer_set_attribute, cuPointerSetAttribute, (const void*, int, Address))                       \
   F(ipc_get_mem_handle, cuIpcGetMemHandle, (IpcMemHandle*, Address))                                 \
   F(ipc_open_mem_handle, cuIpcOpenMemHandle, (Address*, IpcMemHandle, unsigned))                     \
   F(ipc_close_mem_handle, cuIpcCloseMemHandle, (Address))                                            \

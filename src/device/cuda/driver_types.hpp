@@ -26,10 +26,11 @@ inline constexpr Code kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotIni
                       kNotSupported = 801;
 
 /// CUpointer_attribute
-inline constexpr int kAttributeContext = 1, kAttributeMemoryType = 2, kAttributeBufferId = 7,
-                     kAttributeIsManaged = 8, kAttributeDeviceOrdinal = 9, kAttributeLegacyIpc = 10,
-                     kAttributeRangeStart = 11, kAttributeRangeSize = 12, kAttributePool = 17,
-                     kAttributeMappingSize = 18, kAttributeMappingBase = 19, kAttributeBlockId = 20;
+inline constexpr int kAttributeContext = 1, kAttributeMemoryType = 2, kAttributeSyncMemops = 6,
+                     kAttributeBufferId = 7, kAttributeIsManaged = 8, kAttributeDeviceOrdinal = 9,
+                     kAttributeLegacyIpc = 10, kAttributeRangeStart = 11, kAttributeRangeSize = 12,
+                     kAttributePool = 17, kAttributeMappingSize = 18, kAttributeMappingBase = 19,
+                     kAttributeBlockId = 20;
 
 /// CUmemorytype
 inline constexpr unsigned kMemoryHost = 1, kMemoryDevice = 2, kMemoryUnified = 4;

@@ -15,6 +15,7 @@
 #include "device/cuda/context.hpp"
 #include "device/cuda/driver.hpp"
 #include "device/cuda/mapped.hpp"
+#include "device/cuda/sync_memops.hpp"
 
 namespace weft::device {
 
@@ -139,7 +140,7 @@ Memory detail::query(const void* p) {
   Memory memory;
   if (p == nullptr || on_own_stack(p)) return memory;
   if (expect_host.load(std::memory_order_relaxed) && unknown_to_driver(p)) return memory;
-  unsigned type = 0, managed = 0, legacy = 0;
+  unsigned type = 0, managed = 0, legacy = 0, sync_memops = 0;
   int ordinal = -1;
   void* context = nullptr;
   unsigned long long id = 0;
@@ -147,8 +148,8 @@ Memory detail::query(const void* p) {
   size_t size = 0;
   int attributes[] = {cuda::kAttributeMemoryType, cuda::kAttributeIsManaged, cuda::kAttributeDeviceOrdinal,
                       cuda::kAttributeContext,    cuda::kAttributeBufferId,  cuda::kAttributeLegacyIpc,
-                      cuda::kAttributeRangeStart, cuda::kAttributeRangeSize};
-  void* values[] = {&type, &managed, &ordinal, &context, &id, &legacy, &start, &size};
+                      cuda::kAttributeRangeStart, cuda::kAttributeRangeSize, cuda::kAttributeSyncMemops};
+  void* values[] = {&type, &managed, &ordinal, &context, &id, &legacy, &start, &size, &sync_memops};
   const cuda::Code code = cuda::driver().pointer_get_attributes(
       sizeof attributes / sizeof attributes[0], attributes, values, reinterpret_cast<cuda::Address>(p));
   if (code == cuda::kNotInitialized || code == cuda::kDeinitialized || code == cuda::kInvalidValue)
@@ -177,6 +178,8 @@ Memory detail::query(const void* p) {
     if (auto home = cuda::home_of(memory)) memory.home = *home;
     cuda::describe_mapped(memory, p);
   }
+  if (sync_memops == 0 && memory.kind != MemoryKind::host_pinned) [[unlikely]]
+    cuda::finish_memops(memory, p);
   return memory;
 }
 
