@@ -8,7 +8,7 @@ namespace weft::device::cuda {
 
 /// Waits for such copies of the allocation of `p`, and sees that later ones wait themselves where the driver
 /// can: by CU_POINTER_ATTRIBUTE_SYNC_MEMOPS (CUDA driver API, "API synchronization behavior"), which waits
-/// for those that are under way. Memory of cuMemMap is refused that attribute, and copies of pool memory
+/// for copies under way. Memory of cuMemMap is refused that attribute, and copies of pool memory
 /// ignore it: for these, every call waits until the default stream is idle, for a limited time, since a
 /// kernel in it may wait for a message. No effect with gpu.sync_memops=off. Errors of the driver are left to
 /// the calls that use the memory.
