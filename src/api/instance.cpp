@@ -303,7 +303,7 @@ void release_instance() {
   p2p::flush_buffers(instance);
   instance.world = {};  // present if a program without MPI_Init has used MPI_COMM_WORLD or MPI_COMM_SELF
   instance.self_comm = {};
-  stream::abandon_all();
+  stream::abandon_all(instance);
   p2p::quiesce(instance);
   device::Workspace::close();
   instance.gpu_regions.reset();
@@ -341,7 +341,7 @@ Status Finalize() {
     // Delete callbacks of MPI_COMM_SELF run first and may still call MPI (MPI 5.0 section 11.2.3).
     WEFT_TRY(instance.self_comm->attributes.clear(instance, MPI_COMM_SELF));
     WEFT_TRY(instance.world->attributes.clear(instance, MPI_COMM_WORLD));
-    stream::settle_all();
+    stream::settle_all(instance);
     if (reporting()) report_leaks();
     print_summary(*instance.world);
     instance.gpu_use.finish(instance);

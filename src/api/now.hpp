@@ -30,21 +30,9 @@ inline bool possible() {
          !trace::enabled();
 }
 
-/// Windows whose handles the general entry points have found valid, until they are freed: a handle selects a
-/// slot, so that a few windows in turn have one each.
-inline constexpr size_t kRecentWindows = 16;
-WEFT_HIDDEN extern rma::Window* g_recent_windows[kRecentWindows];
-inline rma::Window*& recent_slot(const void* handle) {
-  return g_recent_windows[reinterpret_cast<uintptr_t>(handle) / 512 % kRecentWindows];
-}
-inline void remember(rma::Window& window) { recent_slot(&window) = &window; }
-inline void forget(rma::Window& window) {
-  if (recent_slot(&window) == &window) recent_slot(&window) = nullptr;
-}
-/// Null: not a handle of these windows.
+/// The window of a handle that a general entry point has found valid; null: not one of the last.
 inline rma::Window* recent_window(MPI_Win handle) {
-  rma::Window* const window = recent_slot(handle);
-  return window == reinterpret_cast<rma::Window*>(handle) ? window : nullptr;
+  return g_instance->recent_windows.contains(handle) ? reinterpret_cast<rma::Window*>(handle) : nullptr;
 }
 
 /// The type of a handle; SimpleType::bytes is 0 if it is not simple.

@@ -15,8 +15,6 @@
 
 namespace weft::api {
 
-rma::Window* now::g_recent_windows[now::kRecentWindows];
-
 namespace impl {
 namespace {
 
@@ -132,7 +130,7 @@ Status Win_free(MPI_Win* handle) {
   *handle = MPI_WIN_NULL;
   auto kept = core::Ref<Window>::share(&win);
   Status freed = Window::free(&win);
-  now::forget(win);
+  g_instance->recent_windows.forget(&win);
   if (!freed.ok()) keep_error_window(std::move(kept));
   return freed;
 }

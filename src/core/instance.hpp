@@ -16,6 +16,7 @@
 #include "core/failure.hpp"
 #include "core/gpu_use.hpp"
 #include "core/process_table.hpp"
+#include "core/recent_handles.hpp"
 #include "core/request.hpp"
 #include "core/waits.hpp"
 #include "launch/launch.hpp"
@@ -178,7 +179,14 @@ class Instance {
   Poller* messaging = nullptr;                 ///< point-to-point communication, created by p2p::create()
   transport::Network* network = nullptr;       ///< to other hosts, owned by p2p; null: all ranks on one host
   transport::shm::Shm* shm = nullptr;          ///< shared memory with the ranks of this host, owned by p2p
-  std::unique_ptr<RetainedState> gpu_regions;  ///< of collectives: coll/gpu
+  // State of upper layers; each layer makes its own.
+  std::unique_ptr<RetainedState> gpu_regions;      ///< of collectives: coll/gpu
+  std::unique_ptr<RetainedState> gpu_streams;      ///< stream::Streams
+  std::unique_ptr<RetainedState> window_messages;  ///< rma::Messages
+  std::unique_ptr<RetainedState> fault_tolerance;  ///< ft::Service
+  RecentHandles recent_windows;                    ///< of windows that entry points have found valid
+  /// The processor may hold stores of operations on windows that no fence has ordered: rma/now.hpp.
+  bool stores_unfenced = false;
 
  private:
   /// Notices processes of this host that have ended, and reports them. Returns true if one has failed.

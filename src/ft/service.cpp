@@ -68,12 +68,8 @@ struct Service::Outbox final : Agreement::Outbox {
   const uint32_t number;
 };
 
-namespace {
-Service* service = nullptr;  // lives as long as the instance: the process
-}
-
-void Service::start(core::Instance& instance) { service = new Service(instance); }
-Service& Service::of(core::Instance&) { return *service; }
+void Service::start(core::Instance& instance) { instance.fault_tolerance.reset(new Service(instance)); }
+Service& Service::of(core::Instance& instance) { return static_cast<Service&>(*instance.fault_tolerance); }
 
 Service::Service(core::Instance& instance) : instance_(instance) {
   const auto id = [](MessageId message) { return static_cast<transport::am::HandlerId>(message); };

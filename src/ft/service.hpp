@@ -26,7 +26,7 @@ struct Members {
   int rank = -1;  ///< of this process
 };
 
-class Service final : public core::Poller {
+class Service final : public core::RetainedState, public core::Poller {
  public:
   /// Gets the decision of an agreement; called once, maybe within a delivery.
   class Client {
@@ -39,7 +39,7 @@ class Service final : public core::Poller {
 
   /// Creates the service of a process, before any message arrives.
   static void start(core::Instance& instance);
-  static Service& of(core::Instance& instance);
+  [[nodiscard]] static Service& of(core::Instance& instance);
 
   /// Starts the next agreement of a communicator: collective. `client` must stay in place until it is
   /// notified, which may happen before the call returns. The service fills in the failures that this process

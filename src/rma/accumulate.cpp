@@ -84,7 +84,7 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     return {};
   }
   count_accumulate(place.bytes);
-  fence_stores();
+  fence_stores(instance);
   trace::annotate({place.bytes, area.rank, -1, comm->number()});
   const auto on_gpu = element_operation(area, place, op.kind, basic_of_target, false);
   const Basic basic = moves ? basic_of_target.value_or(Basic::byte) : *basic_of_target;
@@ -96,6 +96,7 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     const auto n = place.bytes / static_cast<uint64_t>(datatype::traits_of(basic).size);
     WEFT_TRY(begin_accumulate(*place.peer));
     const AccumulateScope scope(*place.peer->control);
+    instance.stores_unfenced = true;
     update_mapped(place.host, origin.address, result == nullptr ? nullptr : result->address, op.kind,
                   function, n, place.bytes);
     if (request != nullptr) request->finish();
@@ -153,7 +154,7 @@ Status Window::compare_and_swap(const void* origin, const void* compare, void* r
   Place place;
   WEFT_TRY(locate(area, place));
   g_operations.compare_and_swaps.add();
-  fence_stores();
+  fence_stores(instance);
   trace::annotate({place.bytes, area.rank, -1, comm->number()});
   const p2p::Buffer from = p2p::buffer_of(origin, 1, area.type),
                     expect = p2p::buffer_of(compare, 1, area.type), to = p2p::buffer_of(result, 1, area.type);
@@ -161,6 +162,7 @@ Status Window::compare_and_swap(const void* origin, const void* compare, void* r
       !kind_of(expect).on_device() && !kind_of(to).on_device()) [[likely]] {
     WEFT_TRY(begin_accumulate(*place.peer));
     const AccumulateScope scope(*place.peer->control);
+    instance.stores_unfenced = true;
     swap_mapped(place.host, origin, compare, result, place.bytes);
     return {};
   }
@@ -225,7 +227,7 @@ Status Window::update_locked(const Area& area, const Place& place, const std::by
                              const std::byte* compare, ReduceOp op, Basic basic, std::byte* old) {
   WEFT_TRY(begin_accumulate(*place.peer));
   const AccumulateScope scope(*place.peer->control);
-  g_stores_unfenced = true;
+  instance.stores_unfenced = true;
   return update(area, place, in, compare, op, basic, old);
 }
 

@@ -120,7 +120,7 @@ Result<std::unique_ptr<Counters>> Counters::create(Window& window, uint32_t noti
 }
 
 Counters::~Counters() {
-  if (status_ != nullptr) stream::forget_cancel_word(status_->cancelled);
+  if (status_ != nullptr) stream::forget_cancel_word(window_.instance, status_->cancelled);
   device::free_pinned(gpu_, status_);
 }
 
@@ -236,7 +236,7 @@ Result<uint64_t> Counters::table(bool in_stream) {
   if (table_.base == 0) {
     Status made = make_table();
     if (!made.ok()) {
-      if (status_ != nullptr) stream::forget_cancel_word(status_->cancelled);
+      if (status_ != nullptr) stream::forget_cancel_word(window_.instance, status_->cancelled);
       device::free_pinned(gpu_, std::exchange(status_, nullptr));
       return std::move(made).error();
     }

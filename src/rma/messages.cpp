@@ -31,8 +31,8 @@ std::vector<std::byte> bytes_of(const T& message, size_t more = 0) {
 }  // namespace
 
 Messages& Messages::of(core::Instance& instance) {
-  static Messages* const messages = new Messages(instance);  // lives as long as the instance: the process
-  return *messages;
+  if (instance.window_messages == nullptr) instance.window_messages.reset(new Messages(instance));
+  return static_cast<Messages&>(*instance.window_messages);
 }
 
 Messages::Messages(core::Instance& instance) : instance_(instance) {

@@ -117,7 +117,7 @@ class Operation : public transport::Completion {
   Status outcome_;
 };
 
-class Messages final : private core::Poller {
+class Messages final : public core::RetainedState, private core::Poller {
  public:
   /// The messages of the process.
   [[nodiscard]] static Messages& of(core::Instance& instance);

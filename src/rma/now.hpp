@@ -23,12 +23,11 @@ struct OperationCounters {
 /// The processor may still hold stores of operations that a flush has completed. Other processes see them in
 /// order, so that only a later load of this process could overtake them: gets execute the fence. Accumulate
 /// operations need none: they begin with an atomic operation.
-[[gnu::visibility("hidden")]] extern bool g_stores_unfenced;
-inline void fence_stores() {
-  if (!g_stores_unfenced) [[likely]]
+inline void fence_stores(core::Instance& instance) {
+  if (!instance.stores_unfenced) [[likely]]
     return;
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  g_stores_unfenced = false;
+  instance.stores_unfenced = false;
 }
 
 /// Holds the accumulate lock of a control block until destruction.
@@ -47,7 +46,6 @@ struct AccumulateScope {
 [[gnu::always_inline]] inline void update_mapped(std::byte* target, const void* origin, void* result,
                                                  datatype::ReduceOp op, datatype::ReduceFn function,
                                                  uint64_t count, uint64_t n) {
-  g_stores_unfenced = true;
   if (result != nullptr) copy_bytes(result, target, n);
   if (op == datatype::ReduceOp::replace)
     copy_bytes(target, origin, n);
@@ -57,7 +55,6 @@ struct AccumulateScope {
 
 [[gnu::always_inline]] inline void swap_mapped(std::byte* target, const void* origin, const void* compare,
                                                void* result, uint64_t n) {
-  g_stores_unfenced = true;
   const bool equal = n == 8 ? std::memcmp(target, compare, 8) == 0 : std::memcmp(target, compare, n) == 0;
   copy_bytes(result, target, n);
   if (equal) copy_bytes(target, origin, n);
@@ -86,7 +83,7 @@ inline void Window::put_now(std::byte* target, const void* origin, uint64_t n) {
   count_use();
   g_operations.puts.add();
   g_operations.put_bytes.add(n);
-  g_stores_unfenced = true;
+  instance.stores_unfenced = true;
   copy_bytes(target, origin, n);
 }
 
@@ -94,7 +91,7 @@ inline void Window::get_now(const std::byte* target, void* result, uint64_t n) {
   count_use();
   g_operations.gets.add();
   g_operations.get_bytes.add(n);
-  fence_stores();
+  fence_stores(instance);
   copy_bytes(result, target, n);
 }
 
@@ -108,6 +105,7 @@ inline bool Window::accumulate_now(int rank, std::byte* target, const void* orig
   count_use();
   g_operations.accumulates.add();
   g_operations.accumulate_bytes.add(n);
+  instance.stores_unfenced = true;
   update_mapped(target, origin, result, op, function, count, n);
   return true;
 }
@@ -120,6 +118,7 @@ inline bool Window::compare_and_swap_now(int rank, std::byte* target, const void
   const AccumulateScope scope(control);
   count_use();
   g_operations.compare_and_swaps.add();
+  instance.stores_unfenced = true;
   swap_mapped(target, origin, compare, result, n);
   return true;
 }
@@ -129,7 +128,7 @@ inline bool Window::flush_now(int rank) {
   if (peer == nullptr || peer->lock == Lock::none || !flushed(*peer) || calls_until_poll_ == 0) [[unlikely]]
     return false;
   --calls_until_poll_;
-  std::atomic_thread_fence(std::memory_order_acq_rel);  // stores: see g_stores_unfenced
+  std::atomic_thread_fence(std::memory_order_acq_rel);  // stores: see fence_stores()
   return true;
 }
 

@@ -169,7 +169,6 @@ OperationCounters g_operations{
     {"window.accumulate_bytes", Unit::bytes,
      "Bytes of windows that accumulate operations have updated or fetched"},
     {"window.compare_and_swaps", Unit::events, "Compare-and-swap operations on windows"}};
-bool g_stores_unfenced = false;
 
 void count_move(bool put, uint64_t bytes) {
   (put ? g_operations.puts : g_operations.gets).add();
@@ -197,7 +196,7 @@ Status Window::put(const p2p::Buffer& origin, const Area& area, WindowRequest* r
   device::Memory memory;
   if (bytes != 0) memory = kind_of(origin);
   if (bytes == 0 || (place.host != nullptr && !memory.on_device())) [[likely]] {
-    g_stores_unfenced = true;
+    instance.stores_unfenced = true;
     if (origin.type->contiguous() && area.type.contiguous()) [[likely]] {
       if (bytes != 0) copy_bytes(place.host, origin.address, bytes);
     } else {
@@ -221,7 +220,7 @@ Status Window::get(const p2p::Buffer& origin, const Area& area, WindowRequest* r
   if (bytes != place.bytes) [[unlikely]]
     return sizes_differ(place.bytes, bytes);
   count_move(false, bytes);
-  fence_stores();
+  fence_stores(instance);
   trace::annotate({bytes, area.rank, -1, comm->number()});
   device::Memory memory;
   if (bytes != 0) memory = kind_of(origin);

@@ -304,7 +304,7 @@ Status Window::check_passive() const {
 Status Window::flush_peer(Peer& peer) {
   if (flushed(peer)) [[likely]] {
     progress();
-    fence_stores();
+    fence_stores(instance);
     return {};
   }
   if (peer.posted.in_flight()) finish_posted(peer);
@@ -359,7 +359,7 @@ Status Window::flush_all() {
     if (outcome.ok()) outcome = std::move(failed);
   }
   progress();
-  fence_stores();
+  fence_stores(instance);
   return outcome.ok() ? check_failures() : std::move(outcome);
 }
 

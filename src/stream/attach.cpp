@@ -5,9 +5,9 @@
 
 #include "base/log.hpp"
 #include "coll/bootstrap/group.hpp"
-#include "stream/cancel.hpp"
 #include "stream/multiplex.hpp"
 #include "stream/queue.hpp"
+#include "stream/streams.hpp"
 
 namespace weft::stream {
 namespace {
@@ -17,12 +17,6 @@ struct HostStream final : core::StreamState {
   explicit HostStream(core::Ref<Stream> given) : stream(std::move(given)) {}
   core::Ref<Stream> stream;
 };
-
-/// All queues, for MPI_Finalize.
-std::vector<Queue*>& queues() {
-  static auto& instance = *new std::vector<Queue*>;
-  return instance;
-}
 
 /// Checks that all ranks pass a GPU stream, or none does.
 Status agree(core::Communicator& comm, bool has_gpu) {
@@ -49,7 +43,7 @@ Status attach(core::Communicator& comm, core::Ref<Stream> stream) {
   auto mailbox = Mailbox::create(comm, *stream->gpu);
   if (!mailbox) return std::move(mailbox).error();
   auto queue = std::make_unique<Queue>(comm, std::move(stream), std::move(*mailbox));
-  queues().push_back(queue.get());
+  Streams::of(comm.instance).queues.push_back(queue.get());
   comm.stream = std::move(queue);
   return {};
 }
@@ -58,7 +52,7 @@ Status detach(core::Communicator& comm) {
   auto* queue = dynamic_cast<Queue*>(comm.stream.get());
   if (queue != nullptr) {
     WEFT_TRY(queue->close());
-    std::erase(queues(), queue);
+    std::erase(Streams::of(comm.instance).queues, queue);
   }
   comm.stream.reset();
   return {};
@@ -84,17 +78,16 @@ Stream* stream_of(const core::Communicator& comm) {
   return nullptr;
 }
 
-void settle_all() {
-  for (Queue* queue : queues())
+void settle_all(core::Instance& instance) {
+  for (Queue* queue : Streams::of(instance).queues)
     if (const Status settled = queue->settle(); !settled.ok())
       log::write(log::Level::warn, "enqueued operations at MPI_Finalize: %s",
                  settled.error().message().c_str());
 }
 
-void abandon_all() {
-  for (Queue* queue : queues()) queue->abandon();
-  queues().clear();
-  stop_cancellation();
+void abandon_all(core::Instance& instance) {
+  for (Queue* queue : Streams::of(instance).queues) queue->abandon();
+  instance.gpu_streams.reset();
 }
 
 }  // namespace weft::stream

@@ -14,7 +14,7 @@
 
 #include "base/log.hpp"
 #include "base/process_watch.hpp"
-#include "core/instance.hpp"
+#include "stream/streams.hpp"
 #include "transport/shm/shm.hpp"
 
 namespace weft::stream {
@@ -22,6 +22,8 @@ namespace {
 
 log::SlowPath unwatched("stream.unwatched_processes",
                         "a stream that waits for a process that has died ends with the job only");
+
+}  // namespace
 
 /// The processes of this host, and the thread that waits for their end.
 class Canceller {
@@ -104,23 +106,23 @@ class Canceller {
   std::thread thread_;
 };
 
-std::unique_ptr<Canceller>& canceller() {
-  static auto& instance = *new std::unique_ptr<Canceller>;
-  return instance;
-}
+Streams::Streams() = default;
+Streams::~Streams() = default;
 
-}  // namespace
+Streams& Streams::of(core::Instance& instance) {
+  if (instance.gpu_streams == nullptr) instance.gpu_streams = std::make_unique<Streams>();
+  return static_cast<Streams&>(*instance.gpu_streams);
+}
 
 void cancel_on_failure(core::Communicator& comm, uint32_t& word) {
   if (!launch::continues_on_failure() || comm.instance.shm == nullptr) return;
-  if (canceller() == nullptr) canceller() = std::make_unique<Canceller>(comm.instance);
-  canceller()->add(comm.group->processes(), word);
+  auto& canceller = Streams::of(comm.instance).canceller;
+  if (canceller == nullptr) canceller = std::make_unique<Canceller>(comm.instance);
+  canceller->add(comm.group->processes(), word);
 }
 
-void forget_cancel_word(const uint32_t& word) {
-  if (canceller() != nullptr) canceller()->remove(word);
+void forget_cancel_word(core::Instance& instance, const uint32_t& word) {
+  if (const auto& canceller = Streams::of(instance).canceller) canceller->remove(word);
 }
-
-void stop_cancellation() { canceller().reset(); }
 
 }  // namespace weft::stream

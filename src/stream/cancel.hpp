@@ -15,8 +15,6 @@ namespace weft::stream {
 /// ended without leaving MPI. No effect in jobs that do not continue on failure.
 void cancel_on_failure(core::Communicator& comm, uint32_t& word);
 /// The word is not accessed any more.
-void forget_cancel_word(const uint32_t& word);
-/// Ends the thread.
-void stop_cancellation();
+void forget_cancel_word(core::Instance& instance, const uint32_t& word);
 
 }  // namespace weft::stream

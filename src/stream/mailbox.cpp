@@ -70,7 +70,7 @@ void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 }  // namespace
 
 Result<std::unique_ptr<Mailbox>> Mailbox::create(core::Communicator& comm, const device::UserStream& stream) {
-  std::unique_ptr<Mailbox> mailbox(new Mailbox(static_cast<uint32_t>(comm.size()), stream));
+  std::unique_ptr<Mailbox> mailbox(new Mailbox(comm.instance, static_cast<uint32_t>(comm.size()), stream));
   Descriptor mine{};
   Status made = mailbox->allocate(comm);
   if (made.ok()) made = mailbox->describe(mine);
@@ -104,7 +104,7 @@ Result<std::unique_ptr<Mailbox>> Mailbox::create(core::Communicator& comm, const
 }
 
 Mailbox::~Mailbox() {
-  if (fault_ != nullptr) forget_cancel_word(fault_->cancelled);
+  if (fault_ != nullptr) forget_cancel_word(instance_, fault_->cancelled);
   unmap();
   device::free_pinned(stream_, fault_);
 }

@@ -47,7 +47,8 @@ class Mailbox {
   static constexpr uint64_t kSelfBufferBytes = sizeof(device::kernel::enqueue::PeerChannel::payload);
 
  private:
-  Mailbox(uint32_t ranks, const device::UserStream& stream) : ranks_(ranks), stream_(stream), peers_(ranks) {}
+  Mailbox(core::Instance& instance, uint32_t ranks, const device::UserStream& stream)
+      : instance_(instance), ranks_(ranks), stream_(stream), peers_(ranks) {}
   static constexpr uint64_t kControl = 4096;
   [[nodiscard]] uint64_t bytes() const;
   [[nodiscard]] Status allocate(core::Communicator& comm);
@@ -59,6 +60,7 @@ class Mailbox {
   void unmap();
   void release();
 
+  core::Instance& instance_;
   const uint32_t ranks_;
   const device::UserStream stream_;
   int self_ = 0;             // rank

@@ -96,7 +96,7 @@ class Queue final : public core::StreamState, public core::Poller {
 [[nodiscard]] Stream* stream_of(const core::Communicator& comm);
 /// MPI_Finalize: settle_all() waits for all streams; after all ranks have done so, abandon_all() unmaps the
 /// peers' memory.
-void settle_all();
-void abandon_all();
+void settle_all(core::Instance& instance);
+void abandon_all(core::Instance& instance);
 
 }  // namespace weft::stream

@@ -9,6 +9,9 @@ import unittest
 
 TOOLS = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
 TABLE = "weft_layer(base)\nweft_layer(device DEPENDS base)\nweft_layer(core DEPENDS device)\n"
+sys.path.insert(0, TOOLS)
+import check_state
+
 LICENCE = "// SPDX-License-Identifier: BSD-3-Clause\n"
 
 
@@ -76,6 +79,36 @@ class Checks(unittest.TestCase):
                       "template <class F> void c(F&& f) { f({}); }", "private: [[nodiscard]] static int c();"):  # fmt: skip
             with self.subTest(third=third):
                 self.assertEqual(check(few + data + others + third + "\n"), 1)
+
+    def test_state(self):
+        def check(text):
+            text = LICENCE + "namespace weft {\n" + text + "\n}\n"
+            return self.run_check("check_state.py", {"src/rma/a.cpp": text})[0]
+
+        fine = (
+            "constexpr int kA = 1;", "const char* const kNames[] = {0, 1};", "constinit const Table kTable{f, {1, 2}};",
+            "counters::Counter puts(\"a\", Unit::events);", "log::SlowPath slow{\"b\"};", "int f(int a = g(1));",
+            "Result<std::vector<int>> f(const std::map<int, int>& a);", "struct A { int b; static int f(int c); };",
+            "int f() { int a = 1; static const int b = 2; return a + b; }", "extern int a;", "using B = int(int);",
+            "Slab<A>& slab() { static auto& all = *new Slab<A>(1); return all; }", "template <class T> T f(T a);",
+        )  # fmt: skip
+        for text in fine:
+            with self.subTest(text=text):
+                self.assertEqual(check(text), 0)
+        for text in ("bool a = false;", "std::atomic<int> a{0};", "namespace { std::map<int, int> a; }", "A* a;",
+                     "const char* a = nullptr;", "A& of() { static A* const a = new A(1); return *a; }",
+                     "int f() { static int a = 0; return ++a; }", "struct A { static inline int b = 0; };",
+                     "thread_local A a;", "A& of() { static auto& a = *new A; return a; }"):  # fmt: skip
+            with self.subTest(text=text):
+                self.assertEqual(check(text), 1)
+        outside = {"src/base/b.cpp": LICENCE + "int a;\n", "src/rma/a.cpp": LICENCE}
+        self.assertEqual(self.run_check("check_state.py", outside)[0], 0)
+        for allowed, complaints in ((0, 2), (1, 2), (2, 0), (3, 1)):
+            with self.subTest(allowed=allowed), tempfile.TemporaryDirectory() as root:
+                os.mkdir(os.path.join(root, "src"))
+                with open(os.path.join(root, "src", "a.cpp"), "w", encoding="utf-8") as file:
+                    file.write("int a, b;\nint c;\n")
+                self.assertEqual(len(check_state.check(root, {"src/a.cpp": allowed})[0]), complaints)
 
     def test_files_of_a_layer_itself(self):
         def check(order, **files):

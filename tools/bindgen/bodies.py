@@ -117,7 +117,7 @@ def _body(api, function, large):
     plan = arguments.Plan(api, function, large)
     lines = list(plan.objects)
     if function.now and function.find("WINDOW") is not None:
-        lines.append("now::remember(*win_object);")
+        lines.append("g_instance->recent_windows.remember(win_object);")
     if plan.checks:
         lines += ["if (checking()) [[likely]] {"] + ["  " + line for line in plan.checks] + ["}"]
     lines += plan.locals

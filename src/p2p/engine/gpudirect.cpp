@@ -130,7 +130,6 @@ void GpuDirect::start(const device::Memory& memory, uint32_t peer) {
 
 // Responder: gets the block and registers its inverse for the requester.
 void GpuDirect::on_request(uint32_t source, const GdrCheckMessage& request) {
-  static uint64_t last_id = 0;
   const auto from_source = [&](const auto& response) { return response->peer == source; };
   if (request.rkey.size == 0 ||
       std::count_if(responses_.begin(), responses_.end(), from_source) >= kMaxResponses)
@@ -141,7 +140,7 @@ void GpuDirect::on_request(uint32_t source, const GdrCheckMessage& request) {
     done.owner->reply(done, std::move(outcome));
   };
   response.owner = this;
-  response.id = ++last_id;
+  response.id = ++last_response_;
   response.peer = source;
   response.device = request.device;
   response.seed = request.seed;

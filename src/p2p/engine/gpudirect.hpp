@@ -39,6 +39,7 @@ class GpuDirect {
   Engine& engine_;
   std::vector<std::unique_ptr<Check>> checks_;  // one per device
   std::vector<std::unique_ptr<Response>> responses_;
+  uint64_t last_response_ = 0;  // id
 };
 
 }  // namespace weft::p2p

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Streams: the state of a process whose communicators have GPU streams. Threading: under the instance lock.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/instance.hpp"
+
+namespace weft::stream {
+
+class Canceller;
+class Queue;
+
+/// Created by the first user of `of()`.
+struct Streams final : core::RetainedState {
+  Streams();
+  ~Streams() override;
+  [[nodiscard]] static Streams& of(core::Instance& instance);
+  std::vector<Queue*> queues;            ///< all, for MPI_Finalize
+  std::unique_ptr<Canceller> canceller;  ///< null: no thread
+};
+
+}  // namespace weft::stream
