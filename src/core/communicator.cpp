@@ -19,7 +19,7 @@ Communicator::Communicator(Instance& owner, ContextId context_id, Ref<Group> loc
       peers_(remote_group ? remote_group.get() : group.get()),
       rank_(group->rank()),
       size_(group->size()) {
-  WEFT_ASSERT(valid_id(instance, id));
+  WEFT_ASSERT(valid_id(instance, id));  // N6
   if (!instance.processes.any_others()) [[likely]]
     return;
   for (const Group* members : {group.get(), remote_group.get()})

@@ -39,7 +39,7 @@ FailureDetector::~FailureDetector() {
 }
 
 Status FailureDetector::watch(ProcessId process, pid_t pid, const std::atomic<uint32_t>& departed) {
-  WEFT_ASSERT(!watched_.contains(process));
+  WEFT_ASSERT(!watched_.contains(process));  // E1
   auto watch = ProcessWatch::open(pid);
   if (!watch) return std::move(watch).error();
   if (watch->descriptor() < 0) {
@@ -120,7 +120,7 @@ void FailureDetector::report_death(ProcessId process, const Error& why) {
 
 const std::string& FailureDetector::reason_of(ProcessId process) const {
   const auto at = failed_.find(process);
-  WEFT_ASSERT(at != failed_.end());
+  WEFT_ASSERT(at != failed_.end());  // E3
   return at->second;
 }
 

@@ -77,7 +77,9 @@ Instance::Instance(std::unique_ptr<launch::Exchange> start)
       self(processes.intern(kOwnJob, static_cast<uint32_t>(exchange->job().rank))),
       size(processes.job_size(kOwnJob)),
       host(host_of(self)),
-      memory(std::make_unique<MemoryRegistry>(*this)) {}
+      memory(std::make_unique<MemoryRegistry>(*this)) {
+  WEFT_ASSERT(self < size);  // N5
+}
 
 Instance::~Instance() {
   progress_thread.reset();
@@ -290,6 +292,7 @@ void Instance::sleep_as_thread(Wait& wait) {
 
 /// Sleeps until another thread completes the awaited request or leaves the lead.
 void Instance::follow(Wait& wait) {
+  WEFT_ASSERT(leader_ != &wait && (leader_ != nullptr || asleep_));  // W2
   Wait** end = &followers_;
   while (*end != nullptr) end = &(*end)->next;
   *end = &wait;
@@ -378,7 +381,7 @@ void Instance::remove(Poller& poller) {
 }
 
 ContextId Instance::new_contexts(uint32_t n) {
-  WEFT_ASSERT(next_context_ + n > next_context_);  // the counter has not wrapped
+  WEFT_ASSERT(next_context_ + n > next_context_);  // N7: the counter has not wrapped
   const ContextId creator = processes.first_creator(kOwnJob) + self;
   const ContextId first = creator << kCreatorShift | (static_cast<ContextId>(next_context_) * kContextStep);
   next_context_ += n;

@@ -175,10 +175,10 @@ class Instance {
   std::unique_ptr<MemoryRegistry> memory;           ///< mapped GPU memory of peers, and exports to them
   /// Access to memory of other processes; created at the first call, which is collective (remote_memory.hpp).
   [[nodiscard]] RemoteMemory& remote_memory();
-  Ref<Communicator> world, self_comm;          ///< null outside the world model
-  Poller* messaging = nullptr;                 ///< point-to-point communication, created by p2p::create()
-  transport::Network* network = nullptr;       ///< to other hosts, owned by p2p; null: all ranks on one host
-  transport::shm::Shm* shm = nullptr;          ///< shared memory with the ranks of this host, owned by p2p
+  Ref<Communicator> world, self_comm;     ///< null outside the world model
+  Poller* messaging = nullptr;            ///< point-to-point communication, created by p2p::create()
+  transport::Network* network = nullptr;  ///< to other hosts, owned by p2p; null: all ranks on one host
+  transport::shm::Shm* shm = nullptr;     ///< shared memory with the ranks of this host, owned by p2p
   // State of upper layers; each layer makes its own.
   std::unique_ptr<RetainedState> gpu_regions;      ///< of collectives: coll/gpu
   std::unique_ptr<RetainedState> gpu_streams;      ///< stream::Streams

@@ -50,16 +50,16 @@ Result<JobIndex> ProcessTable::add_job(const JobId& id, uint32_t size) {
 }
 
 void ProcessTable::release_job(JobIndex job) {
-  WEFT_ASSERT(job < jobs_.size() && jobs_[job].references != 0);
-  WEFT_ASSERT(job != kOwnJob || jobs_[job].references > 1);
+  WEFT_ASSERT(job < jobs_.size() && jobs_[job].references != 0);  // N1
+  WEFT_ASSERT(job != kOwnJob || jobs_[job].references > 1);       // N5
   Job& entry = jobs_[job];
   if (--entry.references != 0) return;
-  WEFT_ASSERT(entry.processes.empty());
+  WEFT_ASSERT(entry.processes.empty());  // N1
   entry = {};
 }
 
 ProcessId ProcessTable::intern(JobIndex job, uint32_t rank) {
-  WEFT_ASSERT(job < jobs_.size() && jobs_[job].references != 0 && rank < jobs_[job].size);
+  WEFT_ASSERT(job < jobs_.size() && jobs_[job].references != 0 && rank < jobs_[job].size);  // N1
   if (job == kOwnJob) return rank;
   if (const auto known = jobs_[job].processes.find(rank); known != jobs_[job].processes.end()) {
     ++other(known->second).references;
@@ -74,6 +74,7 @@ ProcessId ProcessTable::intern(JobIndex job, uint32_t rank) {
     process = free_.back();
     free_.pop_back();
   }
+  WEFT_ASSERT(!in_own_job(process) && other(process).references == 0);  // N5
   other(process) = {{job, rank}, 1, -1};
   jobs_[job].processes.emplace(rank, process);
   ++jobs_[job].references;
@@ -82,13 +83,13 @@ ProcessId ProcessTable::intern(JobIndex job, uint32_t rank) {
 
 void ProcessTable::retain(ProcessId process) {
   if (in_own_job(process)) return;
-  WEFT_ASSERT(other(process).references != 0);
+  WEFT_ASSERT(other(process).references != 0);  // N5
   ++other(process).references;
 }
 
 void ProcessTable::release(ProcessId process) {
   if (in_own_job(process)) return;
-  WEFT_ASSERT(process < limit() && other(process).references != 0);
+  WEFT_ASSERT(process < limit() && other(process).references != 0);  // N5
   if (--other(process).references != 0) return;
   for (const Removed& removed : removed_) removed(process);
   const Process gone = other(process).process;
@@ -122,7 +123,7 @@ bool ProcessTable::before(ProcessId a, ProcessId b) const {
 
 ProcessTable::Process ProcessTable::at(ProcessId process) const {
   if (in_own_job(process)) return {kOwnJob, process};
-  WEFT_ASSERT(process < limit() && others_[process - own_size_].references != 0);
+  WEFT_ASSERT(process < limit() && others_[process - own_size_].references != 0);  // N5
   return others_[process - own_size_].process;
 }
 

@@ -30,7 +30,7 @@ RequestId RequestTable::insert(Request& request, ProcessId peer, PeerList& list)
     entries_.emplace_back();
   }
   Entry& entry = entries_[index];
-  WEFT_ASSERT(entry.request == nullptr);
+  WEFT_ASSERT(entry.request == nullptr);  // N8
   if (++entry.generation == 0) entry.generation = 1;
   entry.request = &request;
   entry.peer = peer;
@@ -45,10 +45,10 @@ RequestId RequestTable::insert(Request& request, ProcessId peer, PeerList& list)
 
 void RequestTable::erase(RequestId id, PeerList& list) {
   const auto index = static_cast<uint32_t>(id);
-  WEFT_ASSERT(index < entries_.size());
+  WEFT_ASSERT(index < entries_.size());  // N8
   Entry& entry = entries_[index];
-  WEFT_ASSERT(entry.request != nullptr && id_of(index) == id);
-  WEFT_ASSERT(entry.previous != kEnd || list.head_ == index);
+  WEFT_ASSERT(entry.request != nullptr && id_of(index) == id);  // N8
+  WEFT_ASSERT(entry.previous != kEnd || list.head_ == index);   // N8
   if (entry.previous != kEnd)
     entries_[entry.previous].next = entry.next;
   else

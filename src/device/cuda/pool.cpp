@@ -151,7 +151,7 @@ Result<Memory> allocate_scratch(const Memory& near, size_t bytes) {
 }
 
 void free_scratch(const Memory& scratch) {
-  WEFT_ASSERT(held.value() >= scratch.size);
+  WEFT_ASSERT(held.value() >= scratch.size);  // D5
   held.add_shared(0 - scratch.size);
   if (!available() || scratch.context == nullptr || !cuda::context_exists(scratch.context, scratch.base))
     return;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "device/queue/work_queue.hpp"
 
@@ -110,6 +111,7 @@ CancellableLaunches::Slot* CancellableLaunches::free_slot() {
 
 Code CancellableLaunches::start(Slot& slot, size_t kernel, unsigned blocks, unsigned threads,
                                 CancellableLaunch& parameter) {
+  WEFT_ASSERT(over(slot));  // Q5
   // Successive numbers differ in the lowest bit, so the wraparound skips 0 and 1.
   const uint32_t before = slot.number;
   slot.number = before + 1 == (1u << 30) ? 2 : before + 1;

@@ -91,6 +91,7 @@ void drain(const TrackedStream& tracked) {
 }
 
 cuda::Code write_flag(TrackedStream& tracked, uint32_t sequence) {
+  WEFT_ASSERT(static_cast<int32_t>(sequence - __atomic_load_n(tracked.flag, __ATOMIC_RELAXED)) >= 0);  // Q2
   return cuda::driver().stream_write_value32(tracked.stream, tracked.flag_address, sequence,
                                              cuda::kWriteValueDefault);
 }
@@ -138,7 +139,7 @@ Result<Ticket> submit(WorkQueue& queue, const Memory& dst, const Memory& src, St
   if (const cuda::Code fault = tracked.fault.load(std::memory_order_relaxed); fault != cuda::kSuccess)
       [[unlikely]]
     return copy_failure(fault, "earlier copy", dst, src);
-  WEFT_ASSERT(tracked.stream != nullptr);
+  WEFT_ASSERT(tracked.stream != nullptr);  // Q1
   if (const cuda::Code code = mark_predecessor(tracked, chain); code != cuda::kSuccess) [[unlikely]]
     return copy_failure(code, "completion mark", dst, src);
   if (const cuda::Code code = issue(tracked.stream); code != cuda::kSuccess) [[unlikely]] {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/counters.hpp"
@@ -352,6 +353,9 @@ void ResidentKernel::start_if_due() {
 }
 
 void ResidentKernel::start() {
+  WEFT_ASSERT(ended_ && std::all_of(slots_.begin(), slots_.end(), [this](const Slot& slot) {  // Q4
+                return !slot.busy || slot.not_started || reached(status().done, slot.number);
+              }));
   if (submitted_ > kMaxFirstCommand) submitted_ = 0;  // 0 is not a command number
   instance_ = static_cast<uint16_t>(instance_ % 0xffff + 1);
   const uint32_t wanted = policy_.started();

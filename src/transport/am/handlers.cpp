@@ -18,12 +18,12 @@ void drop_unknown(void*, Peer, const std::byte*, size_t) { unknown_handlers.add(
 HandlerTable::HandlerTable() { handlers_.fill({drop_unknown, nullptr, kMinMessage}); }
 
 void HandlerTable::add(HandlerId id, size_t min_size, Function function, void* owner) {
-  WEFT_ASSERT(!registered(id) && owner != nullptr && min_size >= kMinMessage);
+  WEFT_ASSERT(!registered(id) && owner != nullptr && min_size >= kMinMessage);  // A1, A2
   handlers_[id] = {function, owner, min_size};
 }
 
 void HandlerTable::remove(HandlerId id) {
-  WEFT_ASSERT(registered(id));
+  WEFT_ASSERT(registered(id));  // A1
   handlers_[id] = {drop_unknown, nullptr, kMinMessage};
 }
 

@@ -33,7 +33,7 @@ class IdTable {
                                                                              : nullptr;
   }
   void erase(Id id) {
-    WEFT_ASSERT(find(id) != nullptr);
+    WEFT_ASSERT(find(id) != nullptr);  // R4
     entries_[static_cast<uint32_t>(id)].object = nullptr;
     free_.push_back(static_cast<uint32_t>(id));
   }

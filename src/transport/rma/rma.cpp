@@ -42,7 +42,7 @@ const char* name(Path path) {
 Rma::Rma(Environment& environment) : environment_(environment), proof_(make_proof()) { register_handlers(); }
 
 Rma::~Rma() {
-  WEFT_ASSERT(slab_.live() == 0);
+  WEFT_ASSERT(slab_.live() == 0);  // R7
   for (const Message id : {Message::put, Message::get, Message::atomic, Message::data, Message::reply})
     environment_.handlers().remove(static_cast<am::HandlerId>(id));
   registrations_.for_each([&](const Registration& registration) { deregister(registration.id); });
@@ -90,7 +90,7 @@ Result<Id> Rma::register_memory(std::byte* address, size_t length, const device:
 
 void Rma::deregister(Id region) {
   const std::unique_ptr<Registration> registration(registrations_.find(region));
-  WEFT_ASSERT(registration != nullptr);
+  WEFT_ASSERT(registration != nullptr);  // R4
   registrations_.erase(region);
   for (const auto& [network, id] : registration->networks) network->deregister(id);
   registered.subtract();
@@ -104,7 +104,7 @@ bool Rma::receiving(Id region) const {
 
 Result<Key> Rma::key(Id region, Peer peer) {
   Registration* const found = registrations_.find(region);
-  WEFT_ASSERT(found != nullptr);
+  WEFT_ASSERT(found != nullptr);  // R4
   Registration& registration = *found;
   const device::Memory& memory = registration.memory;
   Key key{};
@@ -261,7 +261,7 @@ Status Rma::attach_network(Target& target, const Key& key) {
 }
 
 void Rma::detach(std::unique_ptr<Target> target) {
-  WEFT_ASSERT(target->pending_ == 0);
+  WEFT_ASSERT(target->pending_ == 0);  // R7
   if (target->mapping_ != nullptr) environment_.importer().release(target->mapping_);
   target->segment_.reset();
   std::erase_if(attached_, [](const auto& entry) { return entry.second.expired(); });
@@ -299,7 +299,7 @@ Rma::Operation* Rma::create(Target& target, Kind kind, uint64_t offset, const Bu
 
 void Rma::finish(Operation& operation, Status outcome) {
   Target& target = *operation.target;
-  WEFT_ASSERT(target.pending_ != 0);
+  WEFT_ASSERT(target.pending_ != 0);  // R7
   --target.pending_;
   if (!outcome && target.outcome_.ok()) target.outcome_ = outcome.error().copy();
   if (operation.id != kNoId) operations_.erase(operation.id);

@@ -55,7 +55,7 @@ Shm::OtherSegment* Shm::segment_of(const launch::JobId& job) const {
 }
 
 Status Shm::add_segment(const launch::JobId& job, Segment segment, const launch::JobId& own, uint32_t rank) {
-  WEFT_ASSERT(!has_segment(job));
+  WEFT_ASSERT(!has_segment(job));  // S11
   const auto index = claim_entry(segment.header());
   if (!index)
     return Error(Errc::other, "shared memory: " + std::to_string(kMaxGuests) +
@@ -77,7 +77,7 @@ Status Shm::add_segment(const launch::JobId& job, Segment segment, const launch:
 
 Status Shm::add(Peer peer, const launch::JobId& job, uint32_t local_rank) {
   OtherSegment* const other = segment_of(job);
-  WEFT_ASSERT(other != nullptr && !other_index_.contains(peer));
+  WEFT_ASSERT(other != nullptr && !other_index_.contains(peer));  // S11
   if (local_rank >= other->segment.header().directory.ranks)
     return Error(Errc::arg, "the address names local rank " + std::to_string(local_rank) + " of " +
                                 std::to_string(other->segment.header().directory.ranks) + " ranks");
@@ -108,14 +108,14 @@ void Shm::remove(Peer peer) {
   other_index_.erase(known);
   release_rings(peer);
   std::erase_if(guests_, [&](const auto& guest) { return guest.second == peer; });
-  WEFT_ASSERT(from->peers != 0);
+  WEFT_ASSERT(from->peers != 0);  // S11
   if (--from->peers == 0) drop_segment(*from);
 }
 
 void Shm::drop_segment(OtherSegment& other) {
   auto& state = other.segment.header().guests[other.guest].state;
-  WEFT_ASSERT(phase_of(state.load(std::memory_order_relaxed)) == Guest::ready);  // T4
-  WEFT_ASSERT(other.segment.header().guests[other.guest].claim.load(std::memory_order_relaxed) == 0);
+  WEFT_ASSERT(phase_of(state.load(std::memory_order_relaxed)) == Guest::ready);                        // T4
+  WEFT_ASSERT(other.segment.header().guests[other.guest].claim.load(std::memory_order_relaxed) == 0);  // S4
   state.store(with_phase(state.load(std::memory_order_relaxed), Guest::free), std::memory_order_release);
   std::erase_if(other_segments_, [&](const auto& segment) { return segment.get() == &other; });
 }

@@ -34,7 +34,7 @@ class RingWriter {
   }
   /// Publishes the reserved message, which is not empty: a header of size 0 is none.
   void commit(size_t size) {
-    WEFT_ASSERT(size != 0 && size <= kMaxRingMessage);
+    WEFT_ASSERT(size != 0 && size <= kMaxRingMessage);  // S2
     publish(static_cast<uint32_t>(size), position_ + record_bytes(size));
   }
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/assert.hpp"
+
 namespace weft::transport::shm {
 
 /// The process that opens the copy claims chunks from the start and its helper from the end, so that both
@@ -34,6 +36,7 @@ struct SharedCopy {
   }
   /// By the opener, whose numbers differ from copy to copy; no claim of a former copy may be incomplete.
   void open(uint32_t number, uint64_t bytes) {
+    WEFT_ASSERT(!has_unclaimed());  // T5
     const uint64_t chunk = chunk_of(bytes);
     helper_chunks.store(0, std::memory_order_relaxed);
     refused.store(0, std::memory_order_relaxed);

@@ -246,7 +246,7 @@ void Shm::open_ring(Outgoing& out) {
 // Compares sequence + index with the ticket, so that zeroed memory is a valid empty queue.
 std::byte* Shm::reserve_cell(Outgoing& out) {
   Area& area = *out.area;
-  WEFT_ASSERT(out.claim->load(std::memory_order_relaxed) == 0);  // one cell at a time
+  WEFT_ASSERT(out.claim->load(std::memory_order_relaxed) == 0);  // S4: one cell at a time
   uint64_t ticket = area.tail.load(std::memory_order_relaxed);
   for (;;) {
     const uint64_t index = ticket & (kQueueCells - 1);
@@ -271,6 +271,7 @@ std::byte* Shm::reserve_cell(Outgoing& out) {
 }
 
 void Shm::fill_cell(Outgoing& out, uint32_t size) {
+  WEFT_ASSERT(!out.ring.is_open());  // S1
   const uint64_t index = out.ticket & (kQueueCells - 1);
   QueueCell& cell = out.area->cells[index];
   WEFT_ASSERT(cell.sequence.load(std::memory_order_relaxed) + index == out.ticket);  // T2
