@@ -20,8 +20,8 @@
 namespace weft::coll::gpu {
 namespace {
 
-using transport::shm::kFirstCall;
-using transport::shm::SlotArea;
+using coll::host::kFirstCall;
+using coll::host::SlotArea;
 
 constexpr int kPersistent = 3;
 

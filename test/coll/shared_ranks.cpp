@@ -124,12 +124,13 @@ void SharedRanks::reset(bool oversubscribed) {
       create(at(rank), rank);
     }
   }
-  std::vector<transport::shm::SlotArea*> areas;
+  std::vector<coll::host::SlotArea*> areas;
   for (int rank = 0; rank < size(); ++rank) {
     Shm& shm = *shm_[static_cast<size_t>(rank)];
-    auto& area = shm.slot_area(static_cast<transport::Peer>(rank), 0);
+    auto& area = shm.region<coll::host::SlotArea>(static_cast<transport::Peer>(rank), 0);
     if (leased_) area.left.store(static_cast<uint32_t>(size()));  // that lease ends
-    if (const auto index = shm.lease_slot_area(static_cast<uint32_t>(size())); index != 0u) std::abort();
+    if (const auto index = shm.lease_region(static_cast<uint32_t>(size())); index != 0u) std::abort();
+    area.clear();
     areas.push_back(&area);
   }
   leased_ = true;

@@ -22,7 +22,7 @@ using coll::host::SlotSteps;
 using shared_ranks::SharedRanks;
 
 constexpr uintptr_t kUint64 = 0x259, kSum = 0x21;
-constexpr int64_t kPage = SlotSteps::kPageBytes / 8, kSlot = transport::shm::kSlotBytes / 8;  // elements
+constexpr int64_t kPage = SlotSteps::kPageBytes / 8, kSlot = coll::host::kSlotBytes / 8;  // elements
 constexpr int64_t kMaxElements = 10 * kPage;
 
 struct Step {

@@ -12,10 +12,10 @@
 namespace weft::coll::gpu {
 namespace {
 
-using transport::shm::CallDescriptor;
-using transport::shm::SlotArea;
+using host::CallDescriptor;
+using host::SlotArea;
 
-static_assert(sizeof(Vote) <= transport::shm::kCallDescriptorBytes);
+static_assert(sizeof(Vote) <= host::kCallDescriptorBytes);
 static_assert(kPersistentSlots < 32);
 
 }  // namespace

@@ -74,7 +74,7 @@ class CollectiveQueue final : public core::Poller {
   void complete_running(Status outcome);
   void fall_back();
   bool fail_all();
-  [[nodiscard]] transport::shm::SlotArea& own() const { return channel_.slot_area(comm_.rank()); }
+  [[nodiscard]] host::SlotArea& own() const { return channel_.slot_area(comm_.rank()); }
 
   core::Communicator& comm_;
   host::SlotChannel& channel_;
@@ -85,7 +85,7 @@ class CollectiveQueue final : public core::Poller {
   OrderSlots<host::SlotChannel> order_;
   std::vector<QueuedCall*> unassigned_;  // rank 0: nonblocking calls without an order slot
   // Last call published, decided.
-  uint32_t published_ = transport::shm::kFirstCall, decided_ = published_;
+  uint32_t published_ = host::kFirstCall, decided_ = published_;
   uint32_t busy_ = 0;
   uint32_t free_slots_;
   bool registered_ = false;

@@ -145,7 +145,7 @@ void Domain::publish_descriptor(const device::Memory& near, host::SlotChannel& c
   Descriptor own{};
   mapped_ = prepare(near, own);
   own.good = mapped_.ok() ? 1 : 0;
-  static_assert(sizeof(Descriptor) <= transport::shm::kSetupBytes);
+  static_assert(sizeof(Descriptor) <= host::kSetupBytes);
   std::memcpy(channel.slot_area(comm_.rank()).setup.data, &own, sizeof own);
   set_stage(Stage::published, channel);
 }
@@ -249,7 +249,7 @@ void Domain::start_resident_kernel() {
 /// failure of this rank's own: the kernels of the peers time out, and before a relaunch the peers see it and
 /// end the call. No rank begins another call before.
 void Domain::fail_call(Error error) {
-  transport::shm::SlotArea& own = channel_->slot_area(comm_.rank());
+  host::SlotArea& own = channel_->slot_area(comm_.rank());
   if (check_peers().ok()) own.failed.store(calls_, std::memory_order_release);
   own.ended.store(calls_, std::memory_order_release);
   channel_->wake_peers();
@@ -266,7 +266,7 @@ void Domain::end_call() {
 /// Whether no kernel of any rank stores anything of a call any more.
 bool Domain::all_ended(uint64_t call) const {
   for (int rank = 0; rank < comm_.size(); ++rank)
-    if (const transport::shm::SlotArea& area = channel_->slot_area(rank);
+    if (const host::SlotArea& area = channel_->slot_area(rank);
         area.ended.load(std::memory_order_acquire) < call &&
         area.broken.load(std::memory_order_acquire) == 0 &&
         !comm_.instance.failures.failed(comm_.process(rank)))

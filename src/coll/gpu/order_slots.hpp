@@ -11,7 +11,7 @@
 
 #include "base/assert.hpp"
 #include "base/explore.hpp"
-#include "transport/shm/layout.hpp"
+#include "coll/host/slot_area.hpp"
 
 namespace weft::coll::gpu {
 
@@ -19,8 +19,8 @@ namespace weft::coll::gpu {
 inline bool at_or_after(uint32_t word, uint32_t number) { return static_cast<int32_t>(word - number) >= 0; }
 
 // The first descriptors are a ring for nonblocking calls; each of the others belongs to one persistent call.
-inline constexpr uint32_t kNonblockingSlots = transport::shm::kCallDescriptors / 2;
-inline constexpr uint32_t kPersistentSlots = transport::shm::kCallDescriptors - kNonblockingSlots;
+inline constexpr uint32_t kNonblockingSlots = host::kCallDescriptors / 2;
+inline constexpr uint32_t kPersistentSlots = host::kCallDescriptors - kNonblockingSlots;
 
 /// A call that waits for its order slot.
 struct WaitingCall {
@@ -36,7 +36,7 @@ struct WaitingCall {
 template <class Areas>
 class OrderSlots {
  public:
-  using SlotArea = transport::shm::SlotArea;
+  using SlotArea = host::SlotArea;
   OrderSlots(Areas& areas, int rank, int size) : areas_(areas), rank_(rank), size_(size) {}
 
   /// The lowest value of a word of all ranks.
@@ -54,7 +54,7 @@ class OrderSlots {
   void start(WaitingCall& call, uint32_t starts, bool alone) {
     call.starts = next_start(starts);
     call.uncontended_slot = alone ? completed_ + 1 : 0;
-    transport::shm::CallDescriptor& own = descriptor(rank_, call);
+    host::CallDescriptor& own = descriptor(rank_, call);
     std::memcpy(own.data + uncontended_offset(call.starts), &call.uncontended_slot, sizeof(uint32_t));
     explore::point();
     own.number.store(call.starts, std::memory_order_release);
@@ -149,7 +149,7 @@ class OrderSlots {
   }
 
  private:
-  static constexpr uint32_t kOrderSlots = transport::shm::kCallDescriptors / 4;
+  static constexpr uint32_t kOrderSlots = host::kCallDescriptors / 4;
 
   /// Number of the start after start `n`; never 0, which WaitingCall::starts keeps for other calls. Odd and
   /// even numbers alternate, also where they wrap.
@@ -157,9 +157,9 @@ class OrderSlots {
   /// Offset of WaitingCall::uncontended_slot in the descriptor of a persistent call. Two alternate, since a
   /// rank may be one start ahead of its peers.
   static constexpr size_t uncontended_offset(uint32_t starts) { return starts % 2 * sizeof(uint32_t); }
-  static_assert(transport::shm::kCallDescriptorBytes >= 2 * sizeof(uint32_t));
+  static_assert(host::kCallDescriptorBytes >= 2 * sizeof(uint32_t));
 
-  [[nodiscard]] transport::shm::CallDescriptor& descriptor(int rank, const WaitingCall& call) const {
+  [[nodiscard]] host::CallDescriptor& descriptor(int rank, const WaitingCall& call) const {
     return areas_.slot_area(rank)
         .call_descriptors[kNonblockingSlots + (call.key & ~WaitingCall::kPersistentBit)];
   }
@@ -167,7 +167,7 @@ class OrderSlots {
   /// call takes the next slot without an assignment: every other start comes later.
   [[nodiscard]] bool uncontended_on_all_ranks(const WaitingCall& call) const {
     for (int rank = 0; rank < size_; ++rank) {
-      const transport::shm::CallDescriptor& theirs = descriptor(rank, call);
+      const host::CallDescriptor& theirs = descriptor(rank, call);
       explore::point();
       if (!at_or_after(theirs.number.load(std::memory_order_acquire), call.starts)) return false;
       explore::point();
@@ -184,7 +184,7 @@ class OrderSlots {
   Areas& areas_;
   const int rank_, size_;
   // Last order slot assigned, completed.
-  uint32_t assigned_ = transport::shm::kFirstCall, completed_ = assigned_;
+  uint32_t assigned_ = host::kFirstCall, completed_ = assigned_;
 };
 
 }  // namespace weft::coll::gpu

@@ -16,10 +16,21 @@ constexpr uint32_t kNoSlotArea = UINT32_MAX;
 
 }  // namespace
 
+void SlotArea::clear() {
+  for (auto* word : {&done, &read}) word->store(0, std::memory_order_relaxed);
+  for (Slot& slot : slots) slot.sequence.store(0, std::memory_order_relaxed);
+  for (CallDescriptor& descriptor : call_descriptors)
+    descriptor.number.store(kFirstCall, std::memory_order_relaxed);
+  for (auto& slot : order_slots) slot.store(kUnassigned, std::memory_order_relaxed);
+  for (auto* word : {&seen, &finished}) word->store(kFirstCall, std::memory_order_relaxed);
+  for (auto* word : {&failed, &ended}) word->store(0, std::memory_order_relaxed);
+  for (auto* word : {&broken, &setup.stage}) word->store(0, std::memory_order_relaxed);
+}
+
 SlotChannel::~SlotChannel() {
   if (exchange_ != nullptr) exchange_->detached = true;  // MPI is finalized
   if (instance_.shm != shm_) return;                     // the segment is gone
-  for (transport::shm::SlotArea* area : slot_areas_) area->left.fetch_add(1, std::memory_order_acq_rel);
+  for (SlotArea* area : slot_areas_) area->left.fetch_add(1, std::memory_order_acq_rel);
 }
 
 /// Starts an allgather of all ranks' records by messages.
@@ -27,10 +38,13 @@ Status SlotChannel::connect() {
   const auto size = static_cast<uint32_t>(comm_.size());
   records_.resize(size);
   SlotAreaRecord& mine = records_[static_cast<size_t>(comm_.rank())];
-  mine = {shm_->lease_slot_area(size).value_or(kNoSlotArea), 1, device::available() ? 1u : 0u};
+  mine = {shm_->lease_region(size).value_or(kNoSlotArea), 1, device::available() ? 1u : 0u};
   for (int rank = 0; rank < comm_.size(); ++rank)
     if (rank != comm_.rank() && !shm_->can_get(comm_.process(rank)).ok()) mine.readable = 0;
-  if (mine.slot_area != kNoSlotArea) leased_ = &shm_->slot_area(instance_.self, mine.slot_area);
+  if (mine.slot_area != kNoSlotArea) {
+    leased_ = &shm_->region<SlotArea>(instance_.self, mine.slot_area);
+    leased_->clear();
+  }
   Call call;
   call.what = Collective::allgather;
   call.comm = &comm_;
@@ -81,9 +95,9 @@ void SlotChannel::map_slot_areas() {
   }
   single_copy_ = all([](const SlotAreaRecord& record) { return record.readable != 0; });
   any_gpus_ = !all([](const SlotAreaRecord& record) { return record.devices == 0; });
-  std::vector<transport::shm::SlotArea*> areas;
+  std::vector<SlotArea*> areas;
   for (uint32_t rank = 0; rank < size; ++rank)
-    areas.push_back(&shm_->slot_area(comm_.process(static_cast<int>(rank)), records_[rank].slot_area));
+    areas.push_back(&shm_->region<SlotArea>(comm_.process(static_cast<int>(rank)), records_[rank].slot_area));
   use(std::move(areas));
   records_.clear();
 }

@@ -28,9 +28,7 @@ class SlotChannel final : public core::CollectiveState, public SlotSteps {
   [[nodiscard]] bool any_gpus() const { return any_gpus_; }
   /// The slot area of a rank, also for nonblocking collectives (coll/gpu). After a store to its own area a
   /// rank calls wake_peers().
-  [[nodiscard]] transport::shm::SlotArea& slot_area(int rank) const {
-    return *slot_areas_[static_cast<size_t>(rank)];
-  }
+  [[nodiscard]] SlotArea& slot_area(int rank) const { return *slot_areas_[static_cast<size_t>(rank)]; }
   void wake_peers() {
     if (instance_.oversubscribed) [[unlikely]]
       wake_waiting(nullptr);
@@ -43,10 +41,10 @@ class SlotChannel final : public core::CollectiveState, public SlotSteps {
   [[nodiscard]] bool finish_exchange();
   void map_slot_areas();
 
-  transport::shm::SlotArea* leased_ = nullptr;  // by this rank
-  std::vector<SlotAreaRecord> records_;         // during the allgather
-  core::Request* exchange_ = nullptr;           // the allgather
-  Status outcome_;                              // of the allgather
+  SlotArea* leased_ = nullptr;           // by this rank
+  std::vector<SlotAreaRecord> records_;  // during the allgather
+  core::Request* exchange_ = nullptr;    // the allgather
+  Status outcome_;                       // of the allgather
   bool single_copy_ = false, any_gpus_ = false;
 };
 

@@ -8,7 +8,6 @@
 
 namespace weft::coll::host {
 
-using transport::shm::SlotArea;
 using transport::shm::Wakeup;
 
 namespace {
@@ -64,7 +63,7 @@ bool SlotSteps::check_new_failures() {
   return true;
 }
 
-void SlotSteps::await_published(const transport::shm::Slot& slot, Step step, int rank) {
+void SlotSteps::await_published(const Slot& slot, Step step, int rank) {
   acknowledge_batch();
   for (int spins = instance_.oversubscribed ? 0 : kSpins; spins > 0; --spins)
     if (published(slot, step)) return;
@@ -80,7 +79,7 @@ void SlotSteps::sleep_until_all_published(Step step) {
 bool SlotSteps::all_published(Step step) const {
   return std::all_of(slot_areas_.begin(), slot_areas_.end(), [&](const SlotArea* area) {
     explore::point();
-    return published(area->slots[step % transport::shm::kSlots], step);
+    return published(area->slots[step % kSlots], step);
   });
 }
 
@@ -142,8 +141,7 @@ void SlotSteps::assert_free(Step step, bool small, Step before) const {
   SlotArea& area = own();
   for (const SlotArea* other : slot_areas_)
     WEFT_ASSERT(before < kFirstStep || other->read.load(std::memory_order_relaxed) >= before);
-  auto& tag =
-      small ? area.slot_steps[step % transport::shm::kSlots] : area.page_steps[step % transport::shm::kPages];
+  auto& tag = small ? area.slot_steps[step % kSlots] : area.page_steps[step % kPages];
   tag.store(step, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
@@ -152,8 +150,7 @@ void SlotSteps::assert_unchanged(int rank, Step step, size_t size) const {
   if (broken() || size == 0) return;
   const SlotArea& area = *slot_areas_[static_cast<size_t>(rank)];
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  const auto& tag = size <= transport::shm::kSlotBytes ? area.slot_steps[step % transport::shm::kSlots]
-                                                       : area.page_steps[step % transport::shm::kPages];
+  const auto& tag = size <= kSlotBytes ? area.slot_steps[step % kSlots] : area.page_steps[step % kPages];
   WEFT_ASSERT(tag.load(std::memory_order_relaxed) == step);
 }
 

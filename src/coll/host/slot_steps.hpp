@@ -11,6 +11,7 @@
 #include "base/assert.hpp"
 #include "base/explore.hpp"
 #include "base/result.hpp"
+#include "coll/host/slot_area.hpp"
 #include "core/communicator.hpp"
 #include "core/instance.hpp"
 #include "transport/shm/shm.hpp"
@@ -28,15 +29,14 @@ struct Published {
 
 class SlotSteps {
  public:
-  static constexpr size_t kPageBytes = transport::shm::kPageBytes;
-  static constexpr uint32_t kPipelineSteps =
-      transport::shm::kPages / 2;  ///< steps published before the first is read
+  static constexpr size_t kPageBytes = host::kPageBytes;
+  static constexpr uint32_t kPipelineSteps = kPages / 2;  ///< steps published before the first is read
 
   explicit SlotSteps(core::Communicator& comm);
   SlotSteps(const SlotSteps&) = delete;
   ~SlotSteps() = default;
   /// Sets the cleared slot areas of all ranks, by rank. Before the first step.
-  void use(std::vector<transport::shm::SlotArea*> slot_areas);
+  void use(std::vector<SlotArea*> slot_areas);
 
   /// Reserves the numbers of the next `steps` steps; returns the first.
   Step reserve_steps(uint32_t steps) {
@@ -49,15 +49,15 @@ class SlotSteps {
   /// acknowledgements then move once for many steps. If the steps break meanwhile, returns private memory.
   std::byte* claim(Step step, size_t size) {
     explore::point();
-    const bool small = size <= transport::shm::kSlotBytes;
-    const Step before = step - (small ? transport::shm::kSlots : transport::shm::kPages);
+    const bool small = size <= kSlotBytes;
+    const Step before = step - (small ? kSlots : kPages);
     if (all_read_ < before) [[unlikely]] {
-      wait_acknowledged(before, small && !instance_.oversubscribed ? transport::shm::kSlots / 2 : 0);
+      wait_acknowledged(before, small && !instance_.oversubscribed ? kSlots / 2 : 0);
       if (broken()) return discarded_.get();
     }
     mark_claimed(step, small, before);
     explore::point();
-    return small ? own().slots[step % transport::shm::kSlots].data : page(own(), step);
+    return small ? own().slots[step % kSlots].data : page(own(), step);
   }
   /// Makes the claimed `size` bytes of this step visible to all ranks. Broken steps are not published: the
   /// slot may still be in use.
@@ -65,7 +65,7 @@ class SlotSteps {
     if (failure_ != nullptr) [[unlikely]]
       return;
     explore::point();
-    auto& slot = own().slots[step % transport::shm::kSlots];
+    auto& slot = own().slots[step % kSlots];
     slot.size = static_cast<uint32_t>(size);
     slot.sequence.store(step, std::memory_order_release);
     explore::point();
@@ -75,12 +75,12 @@ class SlotSteps {
   /// Waits until rank `rank` has published this step. Returns stale data if the steps are broken.
   Published wait_published(int rank, Step step) {
     explore::point();
-    transport::shm::SlotArea& area = *slot_areas_[static_cast<size_t>(rank)];
-    auto& slot = area.slots[step % transport::shm::kSlots];
+    SlotArea& area = *slot_areas_[static_cast<size_t>(rank)];
+    auto& slot = area.slots[step % kSlots];
     if (!published(slot, step) && !broken()) [[unlikely]]
       await_published(slot, step, rank);
     explore::point();
-    return {slot.size <= transport::shm::kSlotBytes ? slot.data : page(area, step), slot.size};
+    return {slot.size <= kSlotBytes ? slot.data : page(area, step), slot.size};
   }
   /// Waits until every rank has published this step, with one wake-up, if ranks sleep; else returns at once.
   void sleep_until_published(Step step) {
@@ -135,8 +135,7 @@ class SlotSteps {
   void acknowledge_batched(Step step, size_t size) {
     note_read(step);
     read_ = step;
-    if (step - acknowledged_ >= kBatch || size > transport::shm::kSlotBytes || instance_.oversubscribed)
-      acknowledge(step);
+    if (step - acknowledged_ >= kBatch || size > kSlotBytes || instance_.oversubscribed) acknowledge(step);
   }
   /// Before a wait: others may wait for what this rank has read, which would be a deadlock.
   void acknowledge_batch() {
@@ -163,7 +162,7 @@ class SlotSteps {
   [[nodiscard]] Status read_remote(int rank, void* to, uint64_t from, size_t n);
 
  protected:
-  [[nodiscard]] transport::shm::SlotArea& own() const { return *own_; }
+  [[nodiscard]] SlotArea& own() const { return *own_; }
   /// Wakes the ranks that wait for this rank or for anything. After publishing a step, the last rank also
   /// wakes the ranks that wait for all ranks.
   void wake_waiting(const Step* published);
@@ -171,20 +170,18 @@ class SlotSteps {
   core::Instance& instance_;
   core::Communicator& comm_;
   transport::shm::Shm* const shm_;
-  std::vector<transport::shm::SlotArea*> slot_areas_;  // by rank; empty: none
+  std::vector<SlotArea*> slot_areas_;  // by rank; empty: none
 
  private:
-  static constexpr uint32_t kBatch = transport::shm::kPages;      // steps that one acknowledgement covers
-  static constexpr Step kFirstStep = transport::shm::kSlots + 1;  // claim() subtracts kSlots
+  static constexpr uint32_t kBatch = kPages;      // steps that one acknowledgement covers
+  static constexpr Step kFirstStep = kSlots + 1;  // claim() subtracts kSlots
 
-  static std::byte* page(transport::shm::SlotArea& area, Step step) {
-    return area.pages[step % transport::shm::kPages];
-  }
+  static std::byte* page(SlotArea& area, Step step) { return area.pages[step % kPages]; }
   /// A rank publishes another step in this slot only after all ranks have acknowledged this one.
-  static bool published(const transport::shm::Slot& slot, Step step) {
+  static bool published(const Slot& slot, Step step) {
     return slot.sequence.load(std::memory_order_acquire) == step;
   }
-  void await_published(const transport::shm::Slot& slot, Step step, int rank);
+  void await_published(const Slot& slot, Step step, int rank);
   void sleep_until_all_published(Step step);
   [[nodiscard]] bool all_published(Step step) const;
   template <class Done>
@@ -201,7 +198,7 @@ class SlotSteps {
   void assert_unchanged(int rank, Step step, size_t size) const;
   void store_read(Step step) const;
 
-  transport::shm::SlotArea* own_ = nullptr;
+  SlotArea* own_ = nullptr;
   std::unique_ptr<Error> failure_;          // of a rank
   std::unique_ptr<std::byte[]> discarded_;  // a page for data that broken steps do not publish
   size_t changes_checked_ = 0;              // FailureDetector::changes() at the last check

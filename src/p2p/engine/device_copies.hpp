@@ -11,6 +11,7 @@
 #include "core/request_table.hpp"
 #include "device/copy.hpp"
 #include "device/queue/submission_batcher.hpp"
+#include "p2p/message/ready_to_receive.hpp"
 #include "p2p/message/transfer.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 #include "transport/shm/shm.hpp"
@@ -25,9 +26,9 @@ struct DeviceCopy {
   uint32_t peer = 0;
   core::RequestId sender = core::kNoRequest;  ///< get: the sender, which awaits a FIN; none: no FIN is due
   transport::cuda_ipc::Mapping* mapping = nullptr;
-  std::byte* remote = nullptr;                    ///< address in `mapping`
-  transport::shm::ReadyToReceive* rtr = nullptr;  ///< put: the claimed RTR; null: a get
-  bool bounce = false;                            ///< put: into a bounce buffer of the receiver
+  std::byte* remote = nullptr;    ///< address in `mapping`
+  ReadyToReceive* rtr = nullptr;  ///< put: the claimed RTR; null: a get
+  bool bounce = false;            ///< put: into a bounce buffer of the receiver
 };
 
 /// A submission in flight and the copies it serves.

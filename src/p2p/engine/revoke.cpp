@@ -8,7 +8,7 @@
 #include "p2p/message/errors.hpp"
 
 namespace weft::p2p {
-static_assert(transport::shm::kRtrSlots < Transfer::kInterrupted);
+static_assert(kRtrSlots < Transfer::kInterrupted);
 
 std::optional<uint32_t> Failures::unacknowledged_failure(const core::Communicator& comm) const {
   if (!engine_.instance.failures.any_failed()) [[likely]]

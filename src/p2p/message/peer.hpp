@@ -9,6 +9,7 @@
 #include "core/request_table.hpp"
 #include "p2p/match/queue.hpp"
 #include "p2p/message/header.hpp"
+#include "p2p/message/ready_to_receive.hpp"
 #include "transport/shm/shm.hpp"
 #include "transport/transport.hpp"
 
@@ -32,11 +33,11 @@ struct PendingMessage {
 /// Returns the RTR slot of receives of a key.
 [[nodiscard]] inline uint32_t rtr_slot_of(const match::Key& key) {
   const uint64_t mixed = (key.context ^ envelope_of(key) * 0x9e3779b97f4a7c15ULL) * 0xc2b2ae3d27d4eb4fULL;
-  return static_cast<uint32_t>(mixed >> 32) % transport::shm::kRtrSlots;
+  return static_cast<uint32_t>(mixed >> 32) % kRtrSlots;
 }
 
 /// Value of Peer::sent when the last message of each hash of match keys was sent.
-using LastSent = std::array<uint64_t, transport::shm::kRtrSlots>;
+using LastSent = std::array<uint64_t, kRtrSlots>;
 
 /// Attempts to put messages that have failed one after the other.
 struct PutMisses {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Layout of the shared segment of one host: a header, then one area per rank with its MPSC queue (all local
-// senders), SPSC rings (one sender each, claimed on demand) and slot areas (data published in collectives).
-// Size: header + ranks * area; pages are touched only when used.
+// senders), SPSC rings (one sender each, claimed on demand) and regions of upper layers. Size: header +
+// ranks * area; pages are touched only when used.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -74,90 +74,15 @@ constexpr uint32_t size_in(uint32_t word, uint64_t position) {
   return size <= UINT16_MAX ? size : 0;
 }
 
-inline constexpr size_t kSlotAreas = 8;  ///< per rank: communicators that can hold one at a time
-inline constexpr uint32_t kSlots = 32, kPages = 8;
-inline constexpr size_t kSlotBytes = 48, kPageBytes = 16 * 1024;
+inline constexpr size_t kRegions = 8;                  ///< per rank, for upper layers
+inline constexpr size_t kRegionBytes = 144 * 1024;     ///< capacity of a region
+inline constexpr size_t kPermanentRegionBytes = 4096;  ///< capacity of the permanent region of a rank
 
-/// Data published by a rank in one step of a blocking collective. `sequence`, the step number, is stored
-/// last. Data larger than kSlotBytes are in the step's page.
-struct Slot {
-  alignas(kCacheLine) std::atomic<uint64_t> sequence;
-  uint32_t size;
-  alignas(16) std::byte data[kSlotBytes];
+/// Base of what an upper layer keeps in a region that it leases.
+struct LeasedRegion {
+  /// Ranks that do not access the region any more. The lease ends when all of its ranks have incremented it.
+  alignas(kCacheLine) std::atomic<uint32_t> left;
 };
-
-inline constexpr uint32_t kCallDescriptors = 32;
-inline constexpr size_t kCallDescriptorBytes = 312, kSetupBytes = 504;
-/// Calls, order slots and starts are numbered from here on: the numbers wrap early, so that every program
-/// exercises it.
-inline constexpr uint32_t kFirstCall = 0U - 24;
-
-/// Descriptor of one nonblocking or persistent collective call; `number` is stored last.
-struct CallDescriptor {
-  alignas(kCacheLine) std::atomic<uint32_t> number;
-  alignas(8) std::byte data[kCallDescriptorBytes];
-};
-
-/// State of a rank's one-time setup of GPU collectives; `stage` is stored last.
-struct SetupDescriptor {
-  alignas(kCacheLine) std::atomic<uint32_t> stage;
-  alignas(8) std::byte data[kSetupBytes];
-};
-
-/// Shared memory of one rank in one communicator: written by its owner, read by the communicator's other
-/// ranks. Blocking collectives use slots and pages round-robin; coll/gpu uses the other fields.
-struct SlotArea {
-  alignas(kCacheLine) std::atomic<uint64_t> done;  ///< last step whose data the owner has acknowledged
-  alignas(kCacheLine) std::atomic<uint32_t> left;  ///< ranks that have detached from this slot area
-  Slot slots[kSlots];
-  alignas(kCacheLine) std::atomic<uint32_t> seen;      ///< last call descriptor read by the owner
-  alignas(kCacheLine) std::atomic<uint32_t> finished;  ///< calls finished by the owner
-  static constexpr uint64_t kUnassigned = UINT64_MAX;  ///< of an order slot: no call has the key UINT32_MAX
-  /// Order in which all ranks run the calls: number << 32 | key of the call; only the slot area of rank 0 is
-  /// used.
-  alignas(kCacheLine) std::atomic<uint64_t> order_slots[kCallDescriptors / 4];
-  std::atomic<uint64_t> failed;  ///< last call whose kernel failed on the owner's GPU
-  /// Last call that the owner's kernels have ended: they push nothing of it, nor of earlier ones, any more.
-  std::atomic<uint64_t> ended;
-  /// 1 once the owner has given up a step because a rank has failed: what it published may change.
-  std::atomic<uint32_t> broken;
-  /// Builds with assertions: the last step whose data the owner has read, and the steps for which it has
-  /// claimed its slots and pages.
-  alignas(kCacheLine) std::atomic<uint64_t> read;
-  std::atomic<uint64_t> slot_steps[kSlots], page_steps[kPages];
-  SetupDescriptor setup;
-  CallDescriptor call_descriptors[kCallDescriptors];
-  alignas(4096) std::byte pages[kPages][kPageBytes];
-};
-
-inline constexpr size_t kRtrSlots = 32;  ///< advertised receives per rank, indexed by a hash of the match key
-
-/// A posted receive advertised to the only rank that can match it (ready to receive, RTR): the sender may
-/// write into its buffer. The receiver fills in all words and then sets `open`; the sender claims the RTR by
-/// a compare-and-swap of `state`, and the receiver retracts it likewise. From `claimed` to `written` or
-/// `failed` the sender owns the entry. `number` grows with each advertisement.
-struct ReadyToReceive {
-  /// bounce: open for senders whose memory no peer can map; they write to a bounce buffer of the receiver.
-  enum Phase : uint64_t { idle, open, claimed, written, failed, bounce };
-  static constexpr unsigned kPhaseBits = 3;
-  alignas(kCacheLine) std::atomic<uint64_t> state;  ///< number << kPhaseBits | Phase
-  std::atomic<uint64_t> context, envelope;          ///< match key; envelope: source << 32 | tag
-  std::atomic<uint64_t> seen;                       ///< messages from that source seen by the receiver
-  std::atomic<uint64_t> address;                    ///< of the buffer, in the receiver
-  std::atomic<uint64_t> bytes;                      ///< capacity; once claimed: size of the message
-  std::atomic<uint64_t> base, buffer_id;            ///< of the receiver's allocation
-  // Only for a bounce buffer:
-  alignas(kCacheLine) std::atomic<uint64_t> flag;  ///< address of the word after the data, set to `epoch`
-  std::atomic<uint64_t> epoch;
-  std::atomic<uint64_t> incoming_bytes;  ///< nonzero once the copy has started
-  [[nodiscard]] static constexpr Phase phase_of(uint64_t state) {
-    return static_cast<Phase>(state & ((1u << kPhaseBits) - 1));
-  }
-  [[nodiscard]] static constexpr uint64_t with_phase(uint64_t state, Phase phase) {
-    return (state >> kPhaseBits << kPhaseBits) | phase;
-  }
-};
-static_assert(sizeof(ReadyToReceive) == 2 * kCacheLine);
 
 inline constexpr uint32_t kSharedCopies = 8;  ///< per rank: copies that it shares at a time
 
@@ -182,11 +107,11 @@ struct alignas(4096) Area {
   /// claim_of() the ticket that this rank is taking or filling; 0: none.
   alignas(kCacheLine) std::atomic<uint64_t> claim;
   wait_table::Table wait_table;
-  ReadyToReceive rtr_slots[kRtrSlots];
+  alignas(kCacheLine) std::byte permanent_region[kPermanentRegionBytes];
   SharedCopySlot shared_copies[kSharedCopies];
   QueueCell cells[kQueueCells];
   SpscRing rings[kRings];
-  SlotArea slot_areas[kSlotAreas];
+  alignas(4096) std::byte regions[kRegions][kRegionBytes];
 };
 
 /// A process of another job on this host that sends to ranks of this segment. The guest claims and frees its

@@ -323,22 +323,14 @@ void Shm::notify_sleeper(Peer peer) {
   out.area->wakeup.notify(segment.header().sleepers);
 }
 
-std::optional<uint32_t> Shm::lease_slot_area(uint32_t ranks) {
-  for (uint32_t index = 0; index < kSlotAreas; ++index) {
-    SlotArea& area = area_->slot_areas[index];
-    const uint32_t left = area.left.load(std::memory_order_acquire);
-    WEFT_ASSERT(left <= slot_area_users_[index]);  // T3
-    if (left != slot_area_users_[index]) continue;
-    for (auto* word : {&area.done, &area.read}) word->store(0, std::memory_order_relaxed);
-    area.left.store(0, std::memory_order_relaxed);
-    for (Slot& slot : area.slots) slot.sequence.store(0, std::memory_order_relaxed);
-    for (CallDescriptor& descriptor : area.call_descriptors)
-      descriptor.number.store(kFirstCall, std::memory_order_relaxed);
-    for (auto& slot : area.order_slots) slot.store(SlotArea::kUnassigned, std::memory_order_relaxed);
-    for (auto* word : {&area.seen, &area.finished}) word->store(kFirstCall, std::memory_order_relaxed);
-    for (auto* word : {&area.failed, &area.ended}) word->store(0, std::memory_order_relaxed);
-    for (auto* word : {&area.broken, &area.setup.stage}) word->store(0, std::memory_order_relaxed);
-    slot_area_users_[index] = ranks;
+std::optional<uint32_t> Shm::lease_region(uint32_t ranks) {
+  for (uint32_t index = 0; index < kRegions; ++index) {
+    std::atomic<uint32_t>& left = reinterpret_cast<LeasedRegion&>(area_->regions[index]).left;
+    const uint32_t ended = left.load(std::memory_order_acquire);
+    WEFT_ASSERT(ended <= region_users_[index]);  // T3
+    if (ended != region_users_[index]) continue;
+    left.store(0, std::memory_order_relaxed);
+    region_users_[index] = ranks;
     return index;
   }
   return std::nullopt;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -100,13 +101,21 @@ class Shm final : public Transport {
 
   /// Number of cores that at least one rank of the host may run on.
   [[nodiscard]] uint32_t usable_cores() const;
-  /// Returns the index of a cleared slot area of this rank, leased until `ranks` ranks have incremented
-  /// SlotArea::left; nullopt: all are in use.
-  [[nodiscard]] std::optional<uint32_t> lease_slot_area(uint32_t ranks);
-  [[nodiscard]] SlotArea& slot_area(Peer peer, uint32_t index) const { return area(peer).slot_areas[index]; }
-  /// Slot in which a rank advertises receives.
-  [[nodiscard]] ReadyToReceive& rtr_slot(Peer peer, uint32_t index) const {
-    return area(peer).rtr_slots[index];
+  /// Returns the index of a region of this rank, leased until `ranks` ranks have incremented
+  /// LeasedRegion::left; nullopt: all are in use. The first lease of a region finds zeros, another one what
+  /// the last has left.
+  [[nodiscard]] std::optional<uint32_t> lease_region(uint32_t ranks);
+  /// A region that its owner has leased for a T.
+  template <class T>
+  [[nodiscard]] T& region(Peer peer, uint32_t index) const {
+    static_assert(std::is_base_of_v<LeasedRegion, T> && sizeof(T) <= kRegionBytes);
+    return reinterpret_cast<T&>(area(peer).regions[index]);
+  }
+  /// The region that one upper layer uses as a T on all ranks, all the time. Zeroed at first.
+  template <class T>
+  [[nodiscard]] T& permanent_region(Peer peer) const {
+    static_assert(sizeof(T) <= kPermanentRegionBytes && alignof(T) <= kCacheLine);
+    return reinterpret_cast<T&>(area(peer).permanent_region);
   }
   /// Wakes the peer if it sleeps; call after a store to shared memory that the peer may wait for.
   void notify(Peer peer) {
@@ -221,8 +230,8 @@ class Shm final : public Transport {
   std::unordered_map<Peer, uint32_t> other_index_;  // processes of other jobs: local()
   std::unordered_map<uint32_t, Peer> guests_;       // known senders, by QueueCell::source
   std::vector<Incoming> in_;
-  uint32_t shared_copies_used_ = 0;            // bits
-  uint32_t slot_area_users_[kSlotAreas] = {};  // ranks of the current lease; 0: never leased
+  uint32_t shared_copies_used_ = 0;       // bits
+  uint32_t region_users_[kRegions] = {};  // ranks of the current lease; 0: never leased
 };
 
 }  // namespace weft::transport::shm

@@ -22,7 +22,6 @@ namespace {
 
 using transport::cuda_ipc::Mapping;
 using transport::cuda_ipc::RegionName;
-using transport::shm::ReadyToReceive;
 using Phase = ReadyToReceive::Phase;
 
 config::Choice setting_put(
@@ -108,7 +107,7 @@ bool may_put(uint64_t capacity) { return capacity <= setting_put_max && !setting
 uint32_t PutProtocol::self() const { return engine_.instance.self; }
 
 ReadyToReceive& PutProtocol::slot_at(uint32_t slot) const {
-  return engine_.instance.shm->rtr_slot(self(), slot);
+  return rtr_slot(*engine_.instance.shm, self(), slot);
 }
 
 // Receiver.
@@ -283,7 +282,7 @@ bool PutProtocol::put(Transfer& t) {
     peer.last_sent = &last_sent_.emplace_back();
     peer.last_sent->fill(peer.sent);
   }
-  ReadyToReceive& rtr = engine_.instance.shm->rtr_slot(t.peer, rtr_slot_of(key));
+  ReadyToReceive& rtr = rtr_slot(*engine_.instance.shm, t.peer, rtr_slot_of(key));
   uint64_t state = find_advertised(rtr, key, t, peer);
   if (state == 0 && !reply_due) return false;
   if (engine_.copies.getting_from(t.peer) && !by_copy_engine(t.bytes)) return false;

@@ -54,7 +54,7 @@ class PutProtocol final : public AdvertisedReceives {
 
  private:
   [[nodiscard]] uint32_t self() const;
-  [[nodiscard]] transport::shm::ReadyToReceive& slot_at(uint32_t slot) const;
+  [[nodiscard]] ReadyToReceive& slot_at(uint32_t slot) const;
   [[nodiscard]] bool may_advertise(const Transfer& t) const;
   void clear_advertised(Transfer& t);
   void finish_advertised(Transfer& t, uint64_t state);
@@ -67,8 +67,8 @@ class PutProtocol final : public AdvertisedReceives {
   Engine& engine_;
   std::deque<LastSent> last_sent_;  // of peers that got a put attempt
   // Indexed by RTR slot: receives advertised to their senders, and the bounce buffers of those receives.
-  std::array<Transfer*, transport::shm::kRtrSlots> advertised_{};
-  std::array<PutBounce, transport::shm::kRtrSlots> bounces_{};
+  std::array<Transfer*, kRtrSlots> advertised_{};
+  std::array<PutBounce, kRtrSlots> bounces_{};
 };
 
 }  // namespace weft::p2p

@@ -13,7 +13,6 @@ namespace weft::p2p {
 namespace {
 
 using device::TileSync;
-using transport::shm::ReadyToReceive;
 using Phase = ReadyToReceive::Phase;
 
 log::SlowPath timeout{"gpu.put_bounce_timeout",
