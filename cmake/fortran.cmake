@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # libmpi_abi_fortran.so.1: the routines of mpif.h and the modules, with Fortran's symbols. Needs no Fortran compiler and
 # no compiler's runtime.
-file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/fortran/*.cpp)
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/fortran/*.cpp)
 add_library(mpi_abi_fortran SHARED ${sources} ${WEFT_FORTRAN_SOURCES})
 set_target_properties(mpi_abi_fortran PROPERTIES SOVERSION 1 BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "\$ORIGIN"
                       LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/fortran.map)

@@ -13,7 +13,8 @@ import re
 import sys
 
 SOURCES = (".cpp", ".hpp", ".cu", ".cuh", ".h", ".inc")
-LAUNCHER = {"mpiexec": {"base", "launch"}, "debugger": set()}  # programs of their own, not layers
+# Programs and libraries of their own, which are no layers: folder -> folders that it may include.
+OWN = {"mpiexec": {"base", "launch"}, "debugger": set(), "fortran": {"api"}}
 
 
 def read_table(cmake_lists):
@@ -25,7 +26,7 @@ def read_table(cmake_lists):
         words = call.split()
         depends = words[words.index("DEPENDS") + 1 :] if "DEPENDS" in words else []
         direct[words[0]] = set(itertools.takewhile(lambda word: not word.isupper(), depends))  # up to the next keyword
-    table = dict(LAUNCHER)
+    table = dict(OWN)
     for name in direct:
         reached, todo = set(), [name]
         while todo:

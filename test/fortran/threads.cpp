@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "api/fortran/descriptor.hpp"
+#include "fortran/descriptor.hpp"
 
 using weft::fortran::Descriptor;
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the mpi.h with which src/api/fortran is compiled for another MPI's binary interface."""
+"""Writes the mpi.h with which src/fortran is compiled for another MPI's binary interface."""
 
 import compat
 import header
@@ -42,14 +42,14 @@ extern int* const weft_mpich_weights_empty __asm__("MPI_WEIGHTS_EMPTY");
 #define MPI_WEIGHTS_EMPTY weft_mpich_weights_empty
 #define WEFT_FORTRAN_KEYVAL_OFFSET 1
 """
-# Handles that src/api/fortran uses.
+# Handles that src/fortran uses.
 HANDLES = "MPI_COMM_NULL MPI_COMM_SELF MPI_OP_NULL MPI_ERRHANDLER_NULL MPI_REQUEST_NULL".split()
 
 
 def write(api, table):
     """Text of gen/compat/fortran_NAME/mpi.h."""
     by_address = table.sizes is not None
-    text = compat.TOP.format(what=f"Types, values and functions of the interface {table.name}, for src/api/fortran.")
+    text = compat.TOP.format(what=f"Types, values and functions of the interface {table.name}, for src/fortran.")
     text += TOP % table.constants["MPI_F_STATUS_SIZE"]
     lines = []
     for c_type in api.abi["handles"]:

@@ -4,7 +4,7 @@
 import kinds
 import model
 
-# Routines whose entry points src/api/fortran defines: callbacks, attributes, strings with a length of their own.
+# Routines whose entry points src/fortran defines: callbacks, attributes, strings with a length of their own.
 BY_HAND = set(
     """
 Op_create Comm_create_errhandler File_create_errhandler Win_create_errhandler Session_create_errhandler

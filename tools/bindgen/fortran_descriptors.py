@@ -157,4 +157,4 @@ def files(routines, count):
     """Texts of the source files."""
     selected = [r for r in routines if r.in_f08 and r.name not in fortran.BY_HAND and (r.has_choice or not r.in_f90)]
     entries = [DescriptorEntry(r) if r.has_choice else LargeEntry(r) for r in selected]
-    return files_of(entries, count, "api/fortran/copies.hpp")
+    return files_of(entries, count, "fortran/copies.hpp")

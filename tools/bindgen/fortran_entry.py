@@ -178,4 +178,4 @@ def files_of(entries, count, header):
 
 def files(routines, count):
     """Texts of the source files."""
-    return files_of([Entry(r) for r in generated(routines)], count, "api/fortran/convert.hpp")
+    return files_of([Entry(r) for r in generated(routines)], count, "fortran/convert.hpp")

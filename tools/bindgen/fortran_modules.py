@@ -8,7 +8,7 @@ import fortran
 # Values that Fortran has and mpi.h lacks, or has with another meaning (MPI 5.0 sections 19.3.5 and 20.3).
 OWN = {"MPI_ADDRESS_KIND": 8, "MPI_OFFSET_KIND": 8, "MPI_COUNT_KIND": 8, "MPI_INTEGER_KIND": 4}
 STATUS = {"MPI_STATUS_SIZE": 8, "MPI_SOURCE": 1, "MPI_TAG": 2, "MPI_ERROR": 3}
-# Special addresses: name, type, shape. Symbols: mpi_fortran_NAME_, defined in src/api/fortran/convert.cpp. In mpif.h they
+# Special addresses: name, type, shape. Symbols: mpi_fortran_NAME_, defined in src/fortran/convert.cpp. In mpif.h they
 # are common blocks; modules refer to the library's variables, so that several shared objects of a program agree.
 ADDRESSES = [
     ("MPI_BOTTOM", "integer", ""),

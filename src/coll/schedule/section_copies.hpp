@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SectionCopies: contiguous copies that a nonblocking or persistent collective uses in place of array
-// sections of Fortran (api/fortran/copies.hpp). Plain functions, since another shared library defines them.
+// sections of Fortran (fortran/copies.hpp). Plain functions, since another shared library defines them.
 // Threading: called without the instance lock, by the thread that starts or completes the request.
 #pragma once
 #include "core/request.hpp"

@@ -4,8 +4,8 @@
 #pragma once
 #include <utility>
 
-#include "api/fortran/convert.hpp"
-#include "api/fortran/descriptor.hpp"
+#include "fortran/convert.hpp"
+#include "fortran/descriptor.hpp"
 
 namespace weft::fortran {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Datatypes of array sections.
-#include "api/fortran/section.hpp"
+#include "fortran/section.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <vector>
 
-#include "api/fortran/type_cache.hpp"
 #include "api/sections.hpp"
+#include "fortran/type_cache.hpp"
 
 namespace weft::fortran {
 

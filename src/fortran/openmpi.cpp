@@ -2,7 +2,7 @@
 // Symbols of the modules of Open MPI 4 beside the routines, as gfortran names them: operators of handles and
 // MPI_SIZEOF for each type and rank.
 #ifdef WEFT_FORTRAN_OPENMPI
-#include "api/fortran/convert.hpp"
+#include "fortran/convert.hpp"
 
 #define WEFT_MODULE(result, module, name, parameters)               \
   extern "C" __attribute__((visibility("default")))                 \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Special addresses, strings, sizes of communicators.
-#include "api/fortran/convert.hpp"
+#include "fortran/convert.hpp"
 
 #include <algorithm>
 #include <cstring>

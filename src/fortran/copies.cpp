@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "api/fortran/copies.hpp"
+#include "fortran/copies.hpp"
 
 #include <weft.h>
 

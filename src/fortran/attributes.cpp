@@ -4,7 +4,7 @@
 #include <mutex>
 #include <unordered_set>
 
-#include "api/fortran/convert.hpp"
+#include "fortran/convert.hpp"
 
 namespace weft::fortran {
 

@@ -3,8 +3,8 @@
 // conventions.
 #include <string_view>
 
-#include "api/fortran/convert.hpp"
 #include "api/trampolines.hpp"
+#include "fortran/convert.hpp"
 
 namespace weft::fortran {
 

@@ -3,8 +3,8 @@
 // handles.
 #include <cstring>
 
-#include "api/fortran/convert.hpp"
-#include "api/fortran/descriptor.hpp"
+#include "fortran/convert.hpp"
+#include "fortran/descriptor.hpp"
 
 namespace weft::fortran {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Each thread has a cache of its own, with one slot for each hash value: a hit takes no lock and no atomic
 // operation.
-#include "api/fortran/type_cache.hpp"
+#include "fortran/type_cache.hpp"
 
 #include <algorithm>
 #include <memory>

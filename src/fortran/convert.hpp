@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "api/fortran/addresses.hpp"
+#include "fortran/addresses.hpp"
 
 /// Defines pmpi_NAME_ and its weak alias mpi_NAME_, the symbols of mpif.h and module mpi.
 #define WEFT_FORTRAN_F90(result, name, parameters)                                    \

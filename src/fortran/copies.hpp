@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "api/fortran/type_cache.hpp"
 #include "api/sections.hpp"
+#include "fortran/type_cache.hpp"
 
 namespace weft::fortran {
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <span>
 
-#include "api/fortran/section.hpp"
+#include "fortran/section.hpp"
 
 namespace weft::fortran {
 

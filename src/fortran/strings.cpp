@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Routines with strings whose length is an argument, and lists of strings.
-#include "api/fortran/convert.hpp"
+#include "fortran/convert.hpp"
 
 namespace weft::fortran {
 
