@@ -2,9 +2,9 @@
 # The translation libraries in lib/compat: the binary interfaces of other MPI libraries, on top of libmpi_abi.so.1, which
 # they open when they are loaded. libmpi.so.12: MPICH, Intel MPI, MVAPICH; Debian's name of it is libmpich.so.12.
 # libmpi.so.40: Open MPI 4 and 5. libmpi.so: one of the two, by the symbols that the program imports.
-file(GLOB compat_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/compat/*.cpp)
+file(GLOB compat_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/compat/*.cpp)
 # Hundreds of small functions that copy attributes and create keys: at -O3 each library takes 7 s to compile.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/api/compat/callbacks.cpp PROPERTIES COMPILE_OPTIONS -O1)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/compat/callbacks.cpp PROPERTIES COMPILE_OPTIONS -O1)
 function(add_translation interface number)
   set(own ${compat_sources} ${WEFT_COMPAT_SOURCES})
   list(FILTER own INCLUDE REGEX "/${interface}[^/]*$")
@@ -50,7 +50,7 @@ add_custom_command(
   COMMAND ${WEFT_PYTHON} ${CMAKE_SOURCE_DIR}/tools/compat_names.py ${compat_names} $<TARGET_FILE:compat_mpich> $<TARGET_FILE:compat_openmpi>
   DEPENDS compat_mpich compat_openmpi ${CMAKE_SOURCE_DIR}/tools/compat_names.py
   VERBATIM)
-add_library(compat_name_mpi SHARED ${CMAKE_SOURCE_DIR}/src/api/compat/unversioned/library.cpp ${compat_names})
+add_library(compat_name_mpi SHARED ${CMAKE_SOURCE_DIR}/src/compat/unversioned/library.cpp ${compat_names})
 set_target_properties(compat_name_mpi PROPERTIES OUTPUT_NAME mpi NO_SONAME ON LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/compat
                       BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "\$ORIGIN" LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/compat.map)
 target_compile_features(compat_name_mpi PRIVATE cxx_std_20)

@@ -15,7 +15,6 @@ function(weft_layer name)
   cmake_parse_arguments(ARG "COLD" "" "DEPENDS;GENERATED;GROUP;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cu)
-  list(FILTER sources EXCLUDE REGEX "/src/api/compat/")  # libraries of their own
   list(APPEND sources ${ARG_GENERATED})
   if(sources)
     add_library(weft_${name} STATIC ${sources})

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Writes the list of functions that the libraries of lib/compat export, for the library that jumps to one of them
-# (src/api/compat/unversioned). usage: compat_names.py TARGET LIBRARY...
+# (src/compat/unversioned). usage: compat_names.py TARGET LIBRARY...
 import re
 import subprocess
 import sys

@@ -11,7 +11,7 @@ namespace weft::api {
 namespace {
 
 /// The libraries on the stack: this library, and the first other library but translations of another MPI's
-/// C interface (src/api/compat).
+/// C interface (src/compat).
 struct Walk {
   const void* own = nullptr;
   bool fortran = false;

@@ -5,7 +5,7 @@
 
 namespace weft::datatype {
 
-/// Blocks of 19 elements, as api/compat passes them: in the standard ABI 19 is MPI_DISTRIBUTE_DFLT_DARG.
+/// Blocks of 19 elements, as compat passes them: in the standard ABI 19 is MPI_DISTRIBUTE_DFLT_DARG.
 constexpr int kDistributionArgument19 = INT_MIN + 19;
 
 }  // namespace weft::datatype

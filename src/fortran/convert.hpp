@@ -71,7 +71,7 @@ WEFT_FORTRAN_HANDLE(Win, MPI_Win, Win)
 inline constexpr unsigned kPredefinedEnd =
     4096;  // handles below are their own numbers (MPI 5.0 section 20.3)
 
-#ifdef WEFT_FORTRAN_FOREIGN  // for another MPI's binary interface (src/api/compat)
+#ifdef WEFT_FORTRAN_FOREIGN  // for another MPI's binary interface (src/compat)
 template <class K>
 typename K::C in(int number) {
   return K::from_int(number);

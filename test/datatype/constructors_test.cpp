@@ -155,7 +155,7 @@ TEST_F(Constructors, DarrayCoversTheArrayOnce) {
   EXPECT_EQ(owners, std::vector<int>(70, 1));
 }
 
-/// The default argument of the ABI is 19; api/compat passes blocks of 19 elements as another number.
+/// The default argument of the ABI is 19; compat passes blocks of 19 elements as another number.
 TEST_F(Constructors, DarrayOfBlocksOf19Elements) {
   const std::vector<Count> gsizes = {38};
   const std::vector<int> cyclic = {18}, block = {17}, psizes = {2};

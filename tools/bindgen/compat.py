@@ -4,7 +4,7 @@
 import kinds
 import significance
 
-# Kind of a handle parameter -> tag type of src/api/compat/handles.hpp.
+# Kind of a handle parameter -> tag type of src/compat/handles.hpp.
 TAGS = {
     "COMMUNICATOR": "Comm",
     "DATATYPE": "Type",
@@ -74,11 +74,11 @@ BITS = {
 }
 KEYVALS = """MPI_KEYVAL_INVALID MPI_TAG_UB MPI_IO MPI_HOST MPI_WTIME_IS_GLOBAL MPI_APPNUM MPI_LASTUSEDCODE MPI_UNIVERSE_SIZE
 MPI_WIN_BASE MPI_WIN_DISP_UNIT MPI_WIN_SIZE MPI_WIN_CREATE_FLAVOR MPI_WIN_MODEL""".split()
-# Constants that src/api/compat uses.
+# Constants that src/compat uses.
 NAMED = """MPI_ANY_SOURCE MPI_ANY_TAG MPI_PROC_NULL MPI_ROOT MPI_UNDEFINED MPI_DISTRIBUTE_DFLT_DARG MPI_MAX_ERROR_STRING
 MPI_MAX_INFO_KEY MPI_MAX_LIBRARY_VERSION_STRING MPI_MAX_OBJECT_NAME MPI_MAX_PORT_NAME MPI_MAX_PROCESSOR_NAME
 MPI_ERR_LASTCODE""".split()
-# Functions that src/api/compat defines: callbacks, values behind pointers.
+# Functions that src/compat defines: callbacks, values behind pointers.
 BY_HAND = set(
     """
 Op_create Comm_create_errhandler File_create_errhandler Win_create_errhandler Session_create_errhandler
@@ -308,7 +308,7 @@ def files(api, table, count):
     """Texts of the source files."""
     selected = [(f, large) for f, large in api.entry_points() if f.name not in BY_HAND]
     top = TOP.format(what="Functions of another MPI's binary interface.")
-    top += '#include <new>\n\n#include "api/compat/translate.hpp"\n\nnamespace weft::compat {\n'
+    top += '#include <new>\n\n#include "compat/translate.hpp"\n\nnamespace weft::compat {\n'
     share = (len(selected) + count - 1) // count
     parts = [selected[n * share : (n + 1) * share] for n in range(count)]
     return [

@@ -38,7 +38,7 @@ EXPECTED = 664  # C functions of the MPI 5.0 ABI
 def outputs(out):
     """Paths of all generated files, sources last."""
     sources = [os.path.join(out, "api", f"entry_points_{n:02}.cpp") for n in range(FILES)]
-    translations = [os.path.join(out, "compat", "native.hpp")]
+    translations = [os.path.join(out, "compat", "native_functions.hpp")]
     for name in COMPAT:
         translations.append(os.path.join(out, "compat", f"{name}_values.hpp"))
         translations.append(os.path.join(out, "compat", f"fortran_{name}", "mpi.h"))

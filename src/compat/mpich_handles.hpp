@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <unordered_map>
 
-#include "api/compat/mpich.hpp"
-#include "api/compat/native.hpp"
+#include "compat/mpich.hpp"
+#include "compat/native.hpp"
 
 namespace weft::compat {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Callbacks without an argument for state: signatures of user operations and error handlers.
 #pragma once
-#include "api/compat/handles.hpp"
-#include "api/compat/languages.hpp"
 #include "api/trampolines.hpp"
+#include "compat/handles.hpp"
+#include "compat/languages.hpp"
 
 namespace weft::compat {
 

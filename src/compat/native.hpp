@@ -6,7 +6,7 @@
 #include <weft.h>
 
 #include "api/inner_entry.hpp"
-#include "compat/native.hpp"
+#include "compat/native_functions.hpp"
 
 namespace weft::compat {
 

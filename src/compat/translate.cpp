@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "api/compat/translate.hpp"
+#include "compat/translate.hpp"
 
 #include <algorithm>
 

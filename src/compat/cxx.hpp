@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parts of this library that the bindings of another MPI for C++ and Fortran use.
 #pragma once
-#include "api/compat/handles.hpp"
+#include "compat/handles.hpp"
 
 namespace weft::compat {
 

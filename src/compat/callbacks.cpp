@@ -3,10 +3,10 @@
 #include <new>
 #include <utility>
 
-#include "api/compat/cxx.hpp"
-#include "api/compat/languages.hpp"
-#include "api/compat/trampolines.hpp"
-#include "api/compat/translate.hpp"
+#include "compat/cxx.hpp"
+#include "compat/languages.hpp"
+#include "compat/trampolines.hpp"
+#include "compat/translate.hpp"
 
 namespace weft::compat {
 

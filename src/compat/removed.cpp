@@ -3,7 +3,7 @@
 // Fortran integers.
 #include <new>
 
-#include "api/compat/translate.hpp"
+#include "compat/translate.hpp"
 
 namespace weft::compat {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Symbols that only libmpi.so.12 has: data symbols, extensions.
-#include "api/compat/cxx.hpp"
-#include "api/compat/translate.hpp"
+#include "compat/cxx.hpp"
+#include "compat/translate.hpp"
 
 namespace weft::compat {
 

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <new>
 
-#include "api/compat/handles.hpp"
-#include "api/compat/translate.hpp"
+#include "compat/handles.hpp"
+#include "compat/translate.hpp"
 
 namespace weft::compat {
 namespace {

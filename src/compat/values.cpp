@@ -4,7 +4,7 @@
 #include <new>
 #include <string>
 
-#include "api/compat/translate.hpp"
+#include "compat/translate.hpp"
 
 namespace weft::compat {
 

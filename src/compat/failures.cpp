@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Fault tolerance: functions of the proposal User-Level Failure Mitigation that both interfaces have under
 // MPIX_.
-#include "api/compat/translate.hpp"
+#include "compat/translate.hpp"
 
 namespace weft::compat {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Symbols that only libmpi.so.40 has: predefined objects, functions for attributes, extensions.
-#include "api/compat/translate.hpp"
+#include "compat/translate.hpp"
 
 namespace weft::compat {
 

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <new>
 
-#include "api/compat/cxx.hpp"
-#include "api/compat/trampolines.hpp"
-#include "api/compat/translate.hpp"
+#include "compat/cxx.hpp"
+#include "compat/trampolines.hpp"
+#include "compat/translate.hpp"
 
 #define WEFT_COMPAT_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "api/compat/cxx.hpp"
-#include "api/compat/folder.hpp"
-#include "api/compat/native.hpp"
+#include "compat/cxx.hpp"
+#include "compat/folder.hpp"
+#include "compat/native.hpp"
 
 namespace weft::compat {
 

@@ -3,9 +3,9 @@
 // are compiled once for each library of lib/compat.
 #pragma once
 #if defined(WEFT_COMPAT_OPENMPI)
-#include "api/compat/openmpi_handles.hpp"
+#include "compat/openmpi_handles.hpp"
 #elif defined(WEFT_COMPAT_MPICH)
-#include "api/compat/mpich_handles.hpp"
+#include "compat/mpich_handles.hpp"
 #else
 #error "define WEFT_COMPAT_MPICH or WEFT_COMPAT_OPENMPI"
 #endif

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "api/compat/native.hpp"
-#include "api/compat/openmpi.hpp"
+#include "compat/native.hpp"
+#include "compat/openmpi.hpp"
 
 namespace weft::compat {
 

@@ -4,7 +4,7 @@
 // and name the caller of their functions in a second call of the same thread (mpich_languages.cpp). Open
 // MPI's libraries do not.
 #pragma once
-#include "api/compat/handles.hpp"
+#include "compat/handles.hpp"
 
 namespace weft::compat {
 

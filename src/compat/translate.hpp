@@ -5,8 +5,8 @@
 #include <cstring>
 #include <new>
 
-#include "api/compat/handles.hpp"
-#include "api/compat/native.hpp"
+#include "compat/handles.hpp"
+#include "compat/native.hpp"
 #include "datatype/darray_argument.hpp"
 
 namespace weft::compat {

@@ -7,8 +7,8 @@
 #include <new>
 #include <unordered_map>
 
-#include "api/compat/languages.hpp"
-#include "api/compat/translate.hpp"
+#include "compat/languages.hpp"
+#include "compat/translate.hpp"
 
 #define WEFT_COMPAT_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <string_view>
 
-#include "api/compat/folder.hpp"
-#include "api/compat/mpich.hpp"
-#include "api/compat/native.hpp"
+#include "compat/folder.hpp"
+#include "compat/mpich.hpp"
+#include "compat/native.hpp"
 
 namespace weft::compat {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "api/compat/mpich_handles.hpp"
+#include "compat/mpich_handles.hpp"
 
 #include <new>
 
