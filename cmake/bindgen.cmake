@@ -33,11 +33,11 @@ if(NOT status EQUAL 0)
   message(FATAL_ERROR "${generator} --list-outputs failed:\n${errors}")
 endif()
 string(REPLACE "\n" ";" outputs "${outputs}")
-# Inputs: the generator, Weft's overlay of the description, and src/api, where it finds the implemented functions.
+# Inputs: the generator, Weft's overlay of the description, and src/api and src/tool, where it finds the implemented functions.
 file(GLOB_RECURSE inputs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/bindgen/*.py ${CMAKE_SOURCE_DIR}/spec/*
      ${CMAKE_SOURCE_DIR}/include/weft.h)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
-file(GLOB_RECURSE entry_points CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/*.cpp)
+file(GLOB_RECURSE entry_points CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/*.cpp ${CMAKE_SOURCE_DIR}/src/tool/*.cpp)
 list(APPEND inputs ${entry_points})
 add_custom_command(
   OUTPUT ${outputs}

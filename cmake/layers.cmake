@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft_layer(folder [COLD] [DEPENDS folders] [GENERATED sources] [GROUP names] [PRECOMPILE headers]): the static library
-# weft_<folder> of src/<folder>. PRECOMPILE: headers that most of its sources include; without it, the standard headers only.
+# weft_layer(folder [COLD] [LIKE layer] [DEPENDS folders] [GENERATED sources] [GROUP names] [PRECOMPILE headers]): the static
+# library weft_<folder> of src/<folder>. PRECOMPILE: headers that most of its sources include; without it, those of the layer
+# LIKE, or the standard headers only.
 # COLD: starts, ends and reports only; see weft_cold(). GROUP: its folders and files that no message waits for, `.` for all;
 # see weft_group().
 # An empty or absent folder becomes an empty interface library, so that the table is complete.
@@ -12,7 +13,7 @@ function(weft_cold target)
 endfunction()
 
 function(weft_layer name)
-  cmake_parse_arguments(ARG "COLD" "" "DEPENDS;GENERATED;GROUP;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "LIKE" "DEPENDS;GENERATED;GROUP;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cu)
   list(APPEND sources ${ARG_GENERATED})
@@ -25,6 +26,8 @@ function(weft_layer name)
     if(ARG_PRECOMPILE OR name STREQUAL "base")
       list(TRANSFORM ARG_PRECOMPILE REPLACE ".+" "$<$<COMPILE_LANGUAGE:CXX>:\\0>" OUTPUT_VARIABLE headers)
       weft_precompile(weft_${name} AND ${headers})
+    elseif(ARG_LIKE)
+      weft_precompile(weft_${name} LIKE weft_${ARG_LIKE})
     else()
       weft_precompile(weft_${name} LIKE weft_base)
     endif()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Finds the MPI functions that src/api/ implements: definitions in column 1 in namespace weft::api::impl."""
+"""Finds the MPI functions that src/api and src/tool implement: definitions in column 1 in namespace weft::api::impl."""
 
+import itertools
 import os
 import re
 
@@ -21,8 +22,8 @@ def _is_definition(text, start):
 def implemented(source_folder, known):
     """Returns {function name: file}. Duplicate definitions are an error."""
     found = {}
-    folder = os.path.join(source_folder, "src", "api")
-    for path, folders, names in os.walk(folder):
+    layers = [os.path.join(source_folder, "src", layer) for layer in ("api", "tool")]
+    for path, folders, names in itertools.chain.from_iterable(map(os.walk, layers)):
         folders.sort()
         for name in sorted(names):
             if not name.endswith(".cpp"):

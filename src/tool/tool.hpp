@@ -21,7 +21,7 @@ struct MPI_T_enum_t {
   std::vector<std::string> items;  ///< the value of an item is its index
 };
 
-namespace weft::api::tool {
+namespace weft::tool {
 
 /// The object of a handle: its kind (MPI_T_BIND_*), handle value and a number that no later object has.
 struct Binding {
@@ -145,9 +145,9 @@ void free_cvar_handles();
 void free_sessions();
 void free_registrations();
 
-}  // namespace weft::api::tool
+}  // namespace weft::tool
 
 /// Returns the error of a call that cannot begin.
-#define WEFT_TOOL_CALL(type)             \
-  const weft::api::tool::type tool_call; \
+#define WEFT_TOOL_CALL(type)        \
+  const weft::tool::type tool_call; \
   if (tool_call.code() != MPI_SUCCESS) return tool_call.code()

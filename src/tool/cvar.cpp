@@ -6,19 +6,22 @@
 #include "api/handles.hpp"
 #include "api/hints.hpp"
 #include "api/impl.hpp"
-#include "api/tool/tool.hpp"
 #include "base/scope.hpp"
 #include "base/secure.hpp"
 #include "coll/schedule/hints.hpp"
+#include "tool/tool.hpp"
 
-namespace tool = weft::api::tool;
+namespace tool = weft::tool;
 
 struct MPI_T_cvar_handle_t {
   const tool::ControlVariable* variable;
   tool::Binding object;
 };
 
-namespace weft::api::tool {
+namespace weft::tool {
+
+using api::g_instance, api::to_communicator;
+
 namespace {
 
 constexpr int kMaxText = 4096;  // characters of a text, with the terminating zero
@@ -131,7 +134,7 @@ void free_cvar_handles() {
   handles().for_each([](MPI_T_cvar_handle_t& handle) { handles().destroy(&handle); });
 }
 
-}  // namespace weft::api::tool
+}  // namespace weft::tool
 
 namespace weft::api::impl {
 

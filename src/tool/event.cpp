@@ -9,12 +9,14 @@
 
 #include "api/entry_point.hpp"
 #include "api/impl.hpp"
-#include "api/tool/tool.hpp"
 #include "base/clock.hpp"
+#include "tool/tool.hpp"
 
-namespace tool = weft::api::tool;
+namespace tool = weft::tool;
 
-namespace weft::api::tool {
+namespace weft::tool {
+
+using api::g_instance;
 
 struct Callback {
   MPI_T_event_cb_function* function = nullptr;
@@ -23,7 +25,7 @@ struct Callback {
 constexpr MPI_T_cb_safety kLevels[] = {MPI_T_CB_REQUIRE_NONE, MPI_T_CB_REQUIRE_MPI_RESTRICTED,
                                        MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE};
 
-}  // namespace weft::api::tool
+}  // namespace weft::tool
 
 struct MPI_T_event_registration_t {
   const tool::Event* event;
@@ -38,7 +40,7 @@ struct MPI_T_event_instance_t {
   uint64_t time_ns;
 };
 
-namespace weft::api::tool {
+namespace weft::tool {
 namespace {
 
 thread_local const MPI_T_event_instance_t* current = nullptr;  // its callbacks run
@@ -174,7 +176,7 @@ void free_registrations() {
   for (const Event& event : tables().events) event.event->set_wanted(false);
 }
 
-}  // namespace weft::api::tool
+}  // namespace weft::tool
 
 namespace weft::api::impl {
 

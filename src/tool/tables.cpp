@@ -6,12 +6,15 @@
 #include <string_view>
 
 #include "api/handles.hpp"
-#include "api/tool/tool.hpp"
 #include "coll/schedule/hints.hpp"
 #include "p2p/engine/engine.hpp"
 #include "p2p/traffic.hpp"
+#include "tool/tool.hpp"
 
-namespace weft::api::tool {
+namespace weft::tool {
+
+using api::g_instance, api::to_communicator;
+
 namespace {
 
 // Values that the library does not count for tools alone, read from its state: they cost nothing. An object
@@ -261,4 +264,4 @@ void Tables::add_categories() {
   }
 }
 
-}  // namespace weft::api::tool
+}  // namespace weft::tool

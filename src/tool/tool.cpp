@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tool interface: start and end, locks, strings, objects that handles are bound to.
-#include "api/tool/tool.hpp"
+#include "tool/tool.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,10 @@
 #include "api/impl.hpp"
 #include "base/clock.hpp"
 
-namespace weft::api::tool {
+namespace weft::tool {
+
+using api::g_instance, api::g_state, api::State, api::to_communicator;
+
 namespace {
 
 int user_count = 0;  // MPI_T_init_thread calls without their MPI_T_finalize
@@ -72,7 +75,7 @@ bool bound(const Binding& binding) {
   return bind(binding.kind, &binding.handle, now) && now.id == binding.id;
 }
 
-}  // namespace weft::api::tool
+}  // namespace weft::tool
 
 namespace weft::api::impl {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "api/impl.hpp"
-#include "api/tool/tool.hpp"
+#include "tool/tool.hpp"
 
-namespace tool = weft::api::tool;
+namespace tool = weft::tool;
 
-namespace weft::api::tool {
+namespace weft::tool {
 namespace {
 
 /// Returns up to `len` members of a category.
@@ -21,7 +21,7 @@ int get_members(int category, std::vector<int> Category::*members, int len, int*
 }
 
 }  // namespace
-}  // namespace weft::api::tool
+}  // namespace weft::tool
 
 namespace weft::api::impl {
 

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "api/impl.hpp"
-#include "api/tool/tool.hpp"
+#include "tool/tool.hpp"
 
-namespace tool = weft::api::tool;
+namespace tool = weft::tool;
 
 struct MPI_T_pvar_session_t {};
 struct MPI_T_pvar_handle_t {
@@ -26,7 +26,7 @@ struct MPI_T_pvar_handle_t {
   }
 };
 
-namespace weft::api::tool {
+namespace weft::tool {
 namespace {
 
 Slab<MPI_T_pvar_session_t>& sessions() {
@@ -102,7 +102,7 @@ void free_sessions() {
   sessions().for_each([](MPI_T_pvar_session_t& session) { sessions().destroy(&session); });
 }
 
-}  // namespace weft::api::tool
+}  // namespace weft::tool
 
 namespace weft::api::impl {
 
