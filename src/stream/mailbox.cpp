@@ -89,9 +89,7 @@ Result<std::unique_ptr<Mailbox>> Mailbox::create(core::Communicator& comm, const
   if (mapped.ok()) mapped = mailbox->initialize_counters();
   std::vector<coll::gpu::RankGpu> gpus;
   for (const Descriptor& descriptor : *descriptors) gpus.push_back(descriptor.gpu);
-  mailbox->max_blocks_ = coll::gpu::max_resident_blocks(gpus);
-  device::note_shared_device(stream.device,
-                             coll::gpu::ranks_on(gpus[static_cast<size_t>(comm.rank())], gpus));
+  mailbox->max_blocks_ = coll::gpu::record_sharing(gpus, comm.rank(), stream.device);
   Outcome outcome{};
   write_reason(outcome.reason, mapped);
   auto outcomes = gather(comm, outcome);

@@ -119,9 +119,7 @@ Status Domain::map(const host::SlotChannel& channel) {
     resources_.mappings.push_back(*mapping);
     resources_.regions[at] = reinterpret_cast<uint64_t>((*mapping)->at(descriptors[at].region.base));
   }
-  resources_.max_blocks = max_resident_blocks(gpus);
-  device::note_shared_device(resources_.region->memory.device,
-                             ranks_on(gpus[static_cast<size_t>(comm_.rank())], gpus));
+  resources_.max_blocks = record_sharing(gpus, comm_.rank(), resources_.region->memory.device);
   std::vector<device::GpuId> ids;
   for (const RankGpu& gpu : gpus) ids.push_back(gpu.id);
   if (device::all_have_nvlink(ids)) links_ = kLinked;

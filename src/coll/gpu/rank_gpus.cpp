@@ -12,6 +12,12 @@ namespace {
 
 constexpr uint32_t kBlocks = device::kernel::Collective::kBlocks;
 
+/// Number of ranks with the GPU of `gpu`.
+uint32_t ranks_on(const RankGpu& gpu, std::span<const RankGpu> gpus) {
+  return static_cast<uint32_t>(
+      std::count_if(gpus.begin(), gpus.end(), [&](const RankGpu& other) { return other.id == gpu.id; }));
+}
+
 }  // namespace
 
 Result<RankGpu> RankGpu::of(int device) {
@@ -23,11 +29,6 @@ Result<RankGpu> RankGpu::of(int device) {
   if (!multiprocessors) return std::move(multiprocessors).error();
   gpu.shared_multiprocessors = static_cast<uint32_t>(*multiprocessors);
   return gpu;
-}
-
-uint32_t ranks_on(const RankGpu& gpu, std::span<const RankGpu> gpus) {
-  return static_cast<uint32_t>(
-      std::count_if(gpus.begin(), gpus.end(), [&](const RankGpu& other) { return other.id == gpu.id; }));
 }
 
 Status check_sharing(std::span<const RankGpu> gpus) {
@@ -53,6 +54,11 @@ uint32_t max_resident_blocks(std::span<const RankGpu> gpus) {
     limit = limit == 0 ? blocks : std::min(limit, blocks);
   }
   return limit;
+}
+
+uint32_t record_sharing(std::span<const RankGpu> gpus, int own, int device) {
+  device::note_shared_device(device, ranks_on(gpus[static_cast<size_t>(own)], gpus));
+  return max_resident_blocks(gpus);
 }
 
 }  // namespace weft::coll::gpu

@@ -20,8 +20,6 @@ struct RankGpu {
   [[nodiscard]] static Result<RankGpu> of(int device);
 };
 
-/// Number of ranks with the GPU of `gpu`.
-[[nodiscard]] uint32_t ranks_on(const RankGpu& gpu, std::span<const RankGpu> gpus);
 /// Errc::unsupported with both ranks and the remedy if two ranks share a GPU without MPS: kernels that wait
 /// for each other would be time-sliced.
 [[nodiscard]] Status check_sharing(std::span<const RankGpu> gpus);
@@ -29,5 +27,7 @@ struct RankGpu {
 /// for those of other communicators whose ranks are known to use the GPUs; 0: no limit, since MPS is not in
 /// use. A block counts for a multiprocessor.
 [[nodiscard]] uint32_t max_resident_blocks(std::span<const RankGpu> gpus);
+/// Records how many ranks share `device`, the GPU of rank `own`. Returns max_resident_blocks().
+[[nodiscard]] uint32_t record_sharing(std::span<const RankGpu> gpus, int own, int device);
 
 }  // namespace weft::coll::gpu
