@@ -93,6 +93,12 @@ WEFT_EXPORT int PMPIX_Machine_name(char* text, int size, int* length) {
 }
 WEFT_ALIAS(MPIX_Machine_name, (char* text, int size, int* length));
 
+WEFT_EXPORT int PMPIX_Job_name(char* text, int size, int* length) {
+  const weft::core::Instance* const instance = weft::api::g_instance;
+  return copy_text_out(instance == nullptr ? "" : instance->exchange->job().id, text, size, length);
+}
+WEFT_ALIAS(MPIX_Job_name, (char* text, int size, int* length));
+
 WEFT_EXPORT int PMPIX_Describe_paths(char* text, int size, int* length) {
   const auto state = weft::api::g_state.load();
   if (state == weft::api::State::before_init)

@@ -12,6 +12,7 @@
 #include "launch/pmi/connection.hpp"
 #include "launch/pmix/client.hpp"
 #include "launch/singleton/singleton.hpp"
+#include "launch/store/store.hpp"
 
 namespace weft::launch {
 
@@ -45,6 +46,7 @@ Status refuse_untrusted_job(const Lookup& lookup) {
 }
 
 Result<std::unique_ptr<Exchange>> find_launcher() {
+  if (store::is_available()) return store::connect();
   Lookup lookup = [](const char* name) -> const char* { return std::getenv(name); };
   if (secure::execution()) {
     WEFT_TRY(refuse_untrusted_job(lookup));
@@ -87,7 +89,7 @@ Result<std::unique_ptr<Exchange>> connect() {
   return split_hosts(std::move(*exchange));
 }
 
-bool continues_on_failure() { return continue_on_failure.is("on"); }
+bool continues_on_failure() { return continue_on_failure.is("on") || store::is_available(); }
 
 void scrub_environment() {
   std::vector<std::string> names;
