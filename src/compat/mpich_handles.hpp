@@ -9,13 +9,18 @@
 #include <type_traits>
 #include <unordered_map>
 
+#include "api/foreign_handle.hpp"
 #include "compat/mpich.hpp"
 #include "compat/native.hpp"
 
 namespace weft::compat {
 
-/// A handle value that is invalid for every kind of the standard ABI.
-inline constexpr uintptr_t kInvalidNative = 1;
+/// Handle values that are invalid for every kind of the standard ABI: of a handle that is none of this
+/// interface, and of a predefined handle of the standard ABI.
+inline constexpr uintptr_t kInvalidNative = api::kInvalidHandle, kStandardNative = api::kStandardInMpich;
+
+/// The standard ABI has its predefined handles below. No handle of MPICH is.
+inline constexpr uintptr_t kFirstAddress = 0x1000;
 
 /// False if the program has started MPI through this library, with a level below MPI_THREAD_MULTIPLE. Another
 /// library of the process may have started it with any level.
@@ -171,7 +176,8 @@ template <class K>
     if (K::kBegin[i].foreign == handle)
       return reinterpret_cast<typename K::Native>(static_cast<uintptr_t>(K::kBegin[i].native));
   const auto number = static_cast<uintptr_t>(handle);
-  return reinterpret_cast<typename K::Native>(is_extension<K>(number) ? number : kInvalidNative);
+  if (is_extension<K>(number)) return reinterpret_cast<typename K::Native>(number);
+  return reinterpret_cast<typename K::Native>(number < kFirstAddress ? kStandardNative : kInvalidNative);
 }
 /// The native handle of a handle of the program. Invalid handles become invalid native handles. A call for a
 /// predefined handle would cost as much as the rest of a function, and for a request or a window, which are

@@ -8,13 +8,15 @@
 #include <cstring>
 #include <type_traits>
 
+#include "api/foreign_handle.hpp"
 #include "compat/native.hpp"
 #include "compat/openmpi.hpp"
 
 namespace weft::compat {
 
-/// A handle value that is invalid for every kind of the standard ABI.
-inline constexpr uintptr_t kInvalidNative = 1;
+/// Handle values that are invalid for every kind of the standard ABI: of a handle that is none of this
+/// interface, and of a predefined handle of the standard ABI.
+inline constexpr uintptr_t kInvalidNative = api::kInvalidHandle, kStandardNative = api::kStandardInOpenMpi;
 /// First word of a predefined object, which no object of libmpi_abi.so.1 begins with.
 inline constexpr uint64_t kPredefinedMark = 0x9d3cf8e1b7a5426b;
 /// No handle is below: the standard ABI has its predefined handles there.
@@ -85,9 +87,11 @@ inline bool is_extension(const void* handle) {
 /// becomes an invalid native handle.
 template <class K>
 inline typename K::Native in(Handle handle) {
-  if (reinterpret_cast<uintptr_t>(handle) < kFirstAddress) [[unlikely]]
-    return reinterpret_cast<typename K::Native>(is_extension<K>(handle) ? reinterpret_cast<uintptr_t>(handle)
-                                                                        : kInvalidNative);
+  const auto value = reinterpret_cast<uintptr_t>(handle);
+  if (value < kFirstAddress) [[unlikely]]
+    return reinterpret_cast<typename K::Native>(is_extension<K>(handle) ? value
+                                                : value == 0            ? kInvalidNative
+                                                                        : kStandardNative);
   uint64_t mark;
   std::memcpy(&mark, handle, sizeof mark);
   if (mark != kPredefinedMark) [[unlikely]]

@@ -77,6 +77,42 @@ class OtherInterface(unittest.TestCase):
                     "print(text.value.decode()[:5]); mpi.MPI_Finalize()" % name)  # fmt: skip
             self.assertEqual(run("-n", 1, sys.executable, "-c", code), (0, "Weft \n", ""), name)
 
+    def test_handles_of_two_interfaces(self):
+        """A handle of one interface in a call of the other: the error names both, and how to match them."""
+        code = """
+import ctypes, sys
+other, standard = ctypes.CDLL(sys.argv[1]), ctypes.CDLL(sys.argv[2])
+other.MPI_Init(None, None)
+def message():
+    text = ctypes.create_string_buffer(2000)
+    standard.MPIX_Last_error_message(text, len(text), None)
+    return text.value.decode()
+def world(library):
+    name = "ompi_mpi_comm_world"
+    return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(library, name)) if "40" in sys.argv[1] else 0x44000000)
+other.MPI_Comm_set_errhandler(world(other), ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(other,
+    "ompi_mpi_errors_return"))) if "40" in sys.argv[1] else 0x54000001)
+assert standard.MPI_Comm_rank(world(other), ctypes.byref(ctypes.c_int())) != 0
+print(message())
+assert other.MPI_Comm_rank(ctypes.c_void_p(257), ctypes.byref(ctypes.c_int())) != 0
+print(message())
+other.MPI_Finalize()
+"""
+        standard = os.path.join(PREFIX, "lib", "libmpi_abi.so.1")
+        status, output, errors = run("-n", 1, sys.executable, "-c", code, LIBRARY, standard)
+        self.assertEqual((status, errors), (0, ""), output)
+        mpi = "Open MPI" if "40" in LIBRARY else "MPICH"
+        passed, returned = output.splitlines()
+        self.assertRegex(
+            passed, f"MPI_Comm_rank: comm = 0x[0-9a-f]+ is .* of {mpi}'s ABI, but this is a call of the standard ABI"
+        )
+        self.assertIn(f"compat/{LIBRARY}", passed)
+        self.assertRegex(
+            returned, f"comm is a handle of the standard ABI.* but this is a call of {mpi}'s ABI, of {LIBRARY}"
+        )
+        for text in (passed, returned):
+            self.assertIn("--no-binary mpi4py", text)
+
     def unversioned(self, name, *options, **variables):
         """Builds a program or library that needs libmpi.so, a name without a version."""
         folder = os.path.join(self.folder, "unversioned")
