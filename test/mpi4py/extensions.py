@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Extension modules that use mpi4py, compiled with Weft's mpicc, as docs/pytorch.md says: they work beside mpi4py that mpicc has
+# compiled, too, and say what is wrong beside mpi4py's wheel of PyPI, whose handles are MPICH's.
+# usage: extensions.py BUILT WHEEL [FOLDER]; FOLDER: also mpi4jax, in an environment there. Status 77 without mpi4py or JAX.
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SKIPPED = 77
+BIN = os.path.join(os.environ.get("MPI_PREFIX", ""), "bin")
+PROGRAM = """
+from mpi4py import MPI
+import extension
+print(extension.size_of_object(MPI.COMM_WORLD), extension.size_of_number(MPI.COMM_WORLD.handle))
+"""
+MISTAKE = """
+from mpi4py import MPI
+import extension
+try:
+    extension.size_of_number(MPI.COMM_WORLD.handle)
+except RuntimeError as error:
+    print(error)
+"""
+JAX = """
+import jax, jax.numpy as jnp, mpi4jax
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+@jax.jit
+def total(x):
+    found = mpi4jax.allreduce(x, op=MPI.SUM, comm=comm)
+    return found[0] if isinstance(found, tuple) else found
+print(float(total(jnp.full(3, comm.rank + 1.0)).sum()))
+"""
+
+
+def run(code, folder, *paths, python=sys.executable, **variables):
+    """Runs a program with two ranks; returns the lines that they print."""
+    path = os.path.join(folder, "program.py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(code)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, *paths]), **variables}
+    command = [os.path.join(BIN, "mpiexec"), "-n", "2", python, path]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+    return done.stdout.splitlines()
+
+
+def mpi4jax(folder):
+    """Builds mpi4py and mpi4jax in an environment, and runs a program with both."""
+    pip = os.path.join(folder, "bin", "pip")
+    if not os.path.exists(pip):
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    environment = {**os.environ, "PATH": BIN + os.pathsep + os.environ["PATH"]}
+    for packages in (["jax", "numpy", "cython", "nanobind", "setuptools", "wheel"], ["--no-binary", "mpi4py", "mpi4py==4.1.2"],
+                     ["--no-build-isolation", "--no-binary", "mpi4jax", "mpi4jax"]):  # fmt: skip
+        command = [pip, "install", "-q", "--disable-pip-version-check", "--no-cache-dir", *packages]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            print(f"skipped: {packages[-1]} can't be installed: {done.stderr.strip()[-300:]}")
+            return SKIPPED
+    with tempfile.TemporaryDirectory() as work:
+        printed = run(JAX, work, python=os.path.join(folder, "bin", "python"), JAX_PLATFORMS="cpu")
+    if printed != ["9.0"] * 2:
+        raise SystemExit(f"mpi4jax: {printed}")
+    return 0
+
+
+def main():
+    built, wheel = sys.argv[1:3]
+    if not os.path.isdir(os.path.join(built, "mpi4py")):
+        print("skipped: mpi4py is not built")
+        return SKIPPED
+    if len(sys.argv) > 3:
+        return mpi4jax(sys.argv[3])
+    with tempfile.TemporaryDirectory() as folder:
+        includes = ["-I" + sysconfig.get_path("include"), "-I" + os.path.join(built, "mpi4py", "include")]
+        module = os.path.join(folder, "extension.so")
+        command = [
+            os.path.join(BIN, "mpicc"),
+            "-shared",
+            "-fPIC",
+            *includes,
+            os.path.join(HERE, "extension.c"),
+            "-o",
+            module,
+        ]
+        subprocess.run(command, check=True)
+        printed = run(PROGRAM, folder, built)
+        if printed != ["2 2"] * 2:
+            raise SystemExit(f"beside mpi4py of mpicc: {printed}")
+        if os.path.isdir(os.path.join(wheel, "mpi4py")):
+            printed = run(MISTAKE, folder, wheel, MPI4PY_MPIABI="mpich")
+            for text in (
+                "comm = 0x44000000 is a communicator of MPICH's ABI",
+                "compat/libmpi.so.12",
+                "--no-binary mpi4py",
+            ):
+                if not all(text in line for line in printed) or len(printed) != 2:
+                    raise SystemExit(f"beside mpi4py's wheel: {text!r} is not in {printed}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
