@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# ProcessGroup: a process group of torch.distributed, whose operations are those of one communicator. Blocking calls of torch
+# are blocking calls of MPI; others start nonblocking ones and return a Work. Tensors in GPU memory are passed as they are, after
+# the current stream has been synchronized.
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from datetime import timedelta
+
+import torch
+import torch._C._distributed_c10d as c10d
+from torch.distributed import DistBackendError, ProcessGroup
+
+from weft_mpi.torch import collectives, monitored, mpi, sparse
+from weft_mpi.torch.collectives import Call
+from weft_mpi.torch.job import Job
+from weft_mpi.torch.options import one, row, with_options
+from weft_mpi.torch.work import NO_TIME, Work, service
+
+NONBLOCKING = {name: "I" + name[0].lower() + name[1:] for name in (*mpi.COLLECTIVES, "Send_c", "Recv_c")}
+
+
+def synchronize(objects) -> None:
+    """Waits for the current stream of the GPU of each tensor: Weft reads and writes its memory at once."""
+    for tensor in objects:
+        if tensor.is_cuda:
+            torch.cuda.current_stream(tensor.device).synchronize()
+
+
+class WeftGroup(ProcessGroup):
+    """A process group. timeout: the time limit of an operation; comm: its communicator, which shutdown() frees."""
+
+    # Backend.supports_*: a process group of weft is its own backend, for all devices.
+    supports_coalescing = supports_splitting = supports_shrinking = supports_window = False
+
+    def __init__(self, job: Job, store, rank: int, size: int, timeout: timedelta, comm) -> None:
+        super().__init__(rank, size)
+        self.library, self.job, self.store = job.library, job, store
+        self.number, self.processes = rank, size
+        self.time_limit = timeout.total_seconds()
+        self.comm = comm
+        self.failure: str | None = None
+        self.failure_lock = threading.Lock()
+        self.text_of_name, self.description = "", ""
+
+    # Queries of torch.
+
+    def getBackendName(self) -> str:
+        return "weft"
+
+    def name(self) -> str:
+        return "weft"
+
+    def getRank(self) -> int:
+        return self.number
+
+    def getSize(self) -> int:
+        return self.processes
+
+    rank, size = getRank, getSize
+
+    def get_group_store(self):
+        return self.store
+
+    def setGroupName(self, name: str) -> None:
+        self.text_of_name = name
+
+    def getGroupName(self) -> str:
+        return self.text_of_name
+
+    def setGroupDesc(self, text: str) -> None:
+        self.description = text
+
+    def getGroupDesc(self) -> str:
+        return self.description
+
+    _set_group_name, _set_group_desc = setGroupName, setGroupDesc
+    group_name, group_desc = property(getGroupName), property(getGroupDesc)
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")] + ([torch.device("cuda")] if torch.cuda.is_available() else [])
+
+    def _get_backend(self, _device):
+        return self
+
+    get_backend = _get_backend
+
+    def supports_tensor_alloc(self, _device) -> bool:
+        return False
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self.time_limit = timeout.total_seconds()
+
+    _set_default_timeout = set_timeout
+
+    # Ends and failures.
+
+    def shutdown(self) -> None:
+        if self.comm is not None:
+            comm, self.comm = self.comm, None
+            self.job.free(comm)
+
+    def abort(self) -> None:
+        self.revoke("it was aborted by this process")
+
+    def expire(self, name: str) -> None:
+        """Ends all operations of the group, in all its processes, because one takes too long."""
+        self.revoke(f"Timed out in {name}: another process did not take part in it within the time limit")
+
+    def revoke(self, why: str) -> None:
+        """Ends all operations of the group, now and later, in all its processes. why: for the errors in this one."""
+        with self.failure_lock:
+            if self.failure is None and self.comm is not None:
+                self.failure = why
+                self.library.Comm_revoke(self.comm)
+
+    def failed(self, name: str, code: int) -> Exception:
+        """Returns the exception for a failed call of this thread. Other processes learn of the failure."""
+        error = self.library.error(code)
+        if error.error_class not in mpi.FAILURES:
+            return DistBackendError(f"weft: {name}: {error}")
+        ended = self._ended_ranks()
+        if ended:
+            self.revoke(f"rank {', '.join(map(str, ended))} of the group has ended")
+        reason = self.failure or "another process has aborted the group, e.g. since its time limit was over"
+        return DistBackendError(f"weft: {name}: {reason}")
+
+    def _ended_ranks(self) -> list[int]:
+        """Returns the ranks in this group of the processes that are known to have ended."""
+        library, group, own, count = self.library, ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
+        if self.comm is None or library.Comm_get_failed(self.comm, ctypes.byref(group)):
+            return []
+        library.Group_size(group, ctypes.byref(count))
+        library.Comm_group(self.comm, ctypes.byref(own))
+        numbers, ranks = (ctypes.c_int * count.value)(*range(count.value)), (ctypes.c_int * count.value)()
+        library.Group_translate_ranks(group, count.value, numbers, own, ranks)
+        for handle in (group, own):
+            library.Group_free(ctypes.byref(handle))
+        return sorted(ranks)
+
+    # Calls of MPI.
+
+    def run(self, name: str, calls: list[Call], options=None, result=()) -> Work:
+        """Makes the calls, and waits for them if the program does; otherwise they are nonblocking."""
+        if self.comm is None:
+            raise DistBackendError(f"weft: {name}: the process group was destroyed")
+        for call in calls:
+            synchronize(call.keep)
+        if getattr(options, "asyncOp", True):
+            requests = [self._start(name, call) for call in calls]
+            finishes = [call.finish for call in calls if call.finish is not None]
+            return Work(self, name, requests, calls, result, finishes)
+        service.begin_wait(self, name, self.deadline(options.timeout))
+        try:
+            for call in calls:
+                code = getattr(self.library, call.function)(*call.arguments, self.comm)
+                if code:
+                    raise self.failed(name, code)
+        finally:
+            service.end_wait()
+        for call in calls:
+            if call.finish is not None:
+                with torch.no_grad():
+                    call.finish()
+        return Work(self, name, result=result)
+
+    def _start(self, name: str, call: Call) -> ctypes.c_void_p:
+        """Starts the nonblocking form of a call; returns its request."""
+        request = ctypes.c_void_p()
+        function = getattr(self.library, NONBLOCKING[call.function])
+        code = function(*call.arguments, self.comm, ctypes.byref(request))
+        if code:
+            raise self.failed(name, code)
+        return request
+
+    def deadline(self, timeout: timedelta) -> float:
+        """Returns the end (time.monotonic()) of an operation that begins now; without a time limit of its own: the group's."""
+        return time.monotonic() + (timeout.total_seconds() if timeout > NO_TIME else self.time_limit)
+
+    # Collective operations.
+
+    @with_options(c10d.BroadcastOptions, 1)
+    def broadcast(self, tensors, opts):
+        tensor = one(tensors)
+        return self.run("broadcast", [collectives.broadcast(tensor, opts.rootRank)], opts, [tensor])
+
+    @with_options(c10d.AllreduceOptions, 1)
+    def allreduce(self, tensors, opts):
+        tensor = one(tensors)
+        if tensor.is_sparse:
+            return sparse.allreduce(self, tensor, opts)
+        return self.run("all_reduce", [collectives.allreduce(tensor, opts.reduceOp, self.processes)], opts, [tensor])
+
+    @with_options(c10d.AllreduceCoalescedOptions, 1)
+    def allreduce_coalesced(self, tensors, opts):
+        calls = [collectives.allreduce(tensor, opts.reduceOp, self.processes) for tensor in tensors]
+        return self.run("all_reduce_coalesced", calls, opts, tensors)
+
+    @with_options(c10d.ReduceOptions, 1)
+    def reduce(self, tensors, opts):
+        tensor = one(tensors)
+        call = collectives.reduce(tensor, opts.reduceOp, opts.rootRank, self.number, self.processes)
+        return self.run("reduce", [call], opts, [tensor])
+
+    @with_options(c10d.AllgatherOptions, 2)
+    def allgather(self, output_tensors, input_tensors, opts):
+        outputs, source = row(output_tensors), one(input_tensors)
+        call = collectives.allgather_list(outputs, source, self.processes)
+        return self.run("all_gather", [call], opts, outputs)
+
+    @with_options(c10d.AllgatherOptions, 2)
+    def allgather_coalesced(self, output_lists, input_tensors, opts):
+        # output_lists[i][j]: tensor j of process i.
+        calls = [
+            collectives.allgather_list([outputs[j] for outputs in output_lists], source, self.processes)
+            for j, source in enumerate(input_tensors)
+        ]
+        return self.run("all_gather_coalesced", calls, opts, [t for outputs in output_lists for t in outputs])
+
+    @with_options(c10d.AllgatherOptions, 2)
+    def all_gather_single(self, output, source, opts):
+        call = collectives.allgather(output, source, self.processes)
+        return self.run("all_gather_into_tensor", [call], opts, [output])
+
+    @with_options(c10d.AllgatherOptions, 2)
+    def all_gather_single_coalesced(self, outputs, sources, opts):
+        calls = [collectives.allgather(output, source, self.processes) for output, source in zip(outputs, sources)]
+        return self.run("all_gather_into_tensor_coalesced", calls, opts, outputs)
+
+    @with_options(c10d.GatherOptions, 2)
+    def gather(self, output_tensors, input_tensors, opts):
+        outputs, source = row(output_tensors), one(input_tensors)
+        call = collectives.gather(outputs, source, opts.rootRank, self.number, self.processes)
+        return self.run("gather", [call], opts, outputs)
+
+    @with_options(c10d.GatherOptions, 2)
+    def gather_single(self, output, source, opts):
+        outputs = list(output.chunk(self.processes)) if self.number == opts.rootRank else []
+        call = collectives.gather(outputs, source, opts.rootRank, self.number, self.processes)
+        return self.run("gather_into_tensor", [call], opts, [output] if outputs else [])
+
+    @with_options(c10d.ScatterOptions, 2)
+    def scatter(self, output_tensors, input_tensors, opts):
+        output, sources = one(output_tensors), row(input_tensors)
+        call = collectives.scatter(output, sources, opts.rootRank, self.number, self.processes)
+        return self.run("scatter", [call], opts, [output])
+
+    @with_options(c10d.ReduceScatterOptions, 2)
+    def reduce_scatter(self, output_tensors, input_tensors, opts):
+        output, sources = one(output_tensors), row(input_tensors)
+        call = collectives.reduce_scatter_list(output, sources, opts.reduceOp, self.processes)
+        return self.run("reduce_scatter", [call], opts, [output])
+
+    @with_options(c10d.ReduceScatterOptions, 2)
+    def reduce_scatter_single(self, output, source, opts):
+        call = collectives.reduce_scatter(output, source, opts.reduceOp, self.processes)
+        return self.run("reduce_scatter_tensor", [call], opts, [output])
+
+    @with_options(c10d.ReduceScatterOptions, 2)
+    def reduce_scatter_single_coalesced(self, outputs, sources, opts):
+        calls = [
+            collectives.reduce_scatter(output, source, opts.reduceOp, self.processes)
+            for output, source in zip(outputs, sources)
+        ]
+        return self.run("reduce_scatter_tensor_coalesced", calls, opts, outputs)
+
+    @with_options(c10d.AllToAllOptions, 4)
+    def all_to_all_single(self, output, source, output_sizes, input_sizes, opts):
+        call = collectives.alltoall(output, source, output_sizes, input_sizes, self.processes)
+        return self.run("all_to_all_single", [call], opts, [output])
+
+    @with_options(c10d.AllToAllOptions, 2)
+    def alltoall(self, outputs, sources, opts):
+        return self.run("all_to_all", [collectives.alltoall_list(outputs, sources, self.processes)], opts, outputs)
+
+    @with_options(c10d.BarrierOptions, 0)
+    def barrier(self, opts):
+        if torch.cuda.is_initialized():
+            torch.cuda.current_stream().synchronize()
+        return self.run("barrier", [Call("Barrier", (), ())], opts)
+
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        monitored.barrier(self, timedelta(seconds=self.time_limit) if timeout is None else timeout, wait_all_ranks)
+
+    # Their names before torch 2.15.
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    gather_into_tensor = gather_single
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single
+
+    # Sends and receives.
+
+    def send(self, tensors, destination: int, tag: int):
+        tensor = one(tensors)
+        return self.run(f"send to rank {destination}", [collectives.send(tensor, destination, tag)], None, [tensor])
+
+    def recv(self, tensors, source: int, tag: int):
+        tensor = one(tensors)
+        return self.run(f"recv from rank {source}", [collectives.receive(tensor, source, tag)], None, [tensor])
+
+    def recv_anysource(self, tensors, tag: int):
+        tensor = one(tensors)
+        return self.run("recv from any rank", [collectives.receive(tensor, mpi.ANY_SOURCE, tag)], None, [tensor])
+
+    recvAnysource = recv_anysource
