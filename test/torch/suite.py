@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# torch's own suite of torch.distributed (torch.testing._internal.distributed.distributed_test) on a backend, without a GPU:
+# runs the tests of gloo, and of MPI where gloo has none. Processes are forked.
+# usage: suite.py BACKEND RESULTS.json [TEST ...]; environment: WORLD_SIZE
+import importlib.util
+import json
+import os
+import sys
+import time
+import types
+import unittest
+
+MODULE = "torch.testing._internal.distributed.distributed_test"
+OTHER_NAMES = ("gloo", "mpi")  # of the backends whose tests are run
+
+
+class Name(str):
+    """The name of a backend that the suite takes for any of several: it skips tests by comparing names, and by sets with gloo."""
+
+    def __eq__(self, other):
+        return str.__eq__(self, other) or other in OTHER_NAMES
+
+    def __ne__(self, other):
+        return not self == other
+
+    def __hash__(self):
+        return hash(OTHER_NAMES[0])
+
+
+def load(backend):
+    """Returns the module of the suite, whose constant BACKEND is a Name."""
+    import torch.distributed  # noqa: F401
+    from torch.testing._internal.common_distributed import DistTestCases
+
+    DistTestCases.backend_feature["plugin"].add(backend)
+    os.environ["BACKEND"] = backend
+    spec = importlib.util.find_spec(MODULE)
+    with open(spec.origin, encoding="utf-8") as file:
+        text = file.read()
+    changed = text.replace('BACKEND = os.environ["BACKEND"]', "BACKEND = Name(os.environ['BACKEND'])", 1)
+    if changed == text:
+        raise RuntimeError(f"{spec.origin} does not read BACKEND as expected")
+    module = types.ModuleType(MODULE)
+    module.__file__, module.Name = spec.origin, Name
+    sys.modules[MODULE] = module
+    exec(compile(changed, spec.origin, "exec"), module.__dict__)
+    os.environ["BACKEND"] = "mpi"  # tests of groups need eight processes of any other backend
+    return module
+
+
+class Results(unittest.TextTestResult):
+    """Writes what became of each test to a file at once."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.found, self.begin = {}, 0.0
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.begin = time.monotonic()
+
+    def note(self, test, outcome, text=""):
+        name = test.id().rsplit(".", 1)[-1]
+        self.found[name] = [outcome, text.strip()[-2000:], round(time.monotonic() - self.begin, 1)]
+        with open(sys.argv[2], "w", encoding="utf-8") as file:
+            json.dump(self.found, file, indent=1)
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.note(test, "passed")
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.note(test, "skipped", reason)
+
+    def addFailure(self, test, error):
+        super().addFailure(test, error)
+        self.note(test, "failed", self.failures[-1][1])
+
+    def addError(self, test, error):
+        super().addError(test, error)
+        self.note(test, "failed", self.errors[-1][1])
+
+
+def main():
+    backend = sys.argv[1]
+    os.environ.setdefault("WORLD_SIZE", "4")
+    os.environ.setdefault("TEMP_DIR", "/tmp")
+    import torch.multiprocessing
+
+    module = load(backend)
+    if backend == "weft":
+        import weft_mpi.torch  # noqa: F401
+
+    class Suite(module.TestDistBackend, module.DistributedTest._DistTestBase):
+        def setUp(self):
+            super().setUp()
+            self._start_processes(torch.multiprocessing.get_context("fork").Process)
+
+    Suite.__module__ = "__main__"
+    globals()["Suite"] = Suite
+    loader = unittest.defaultTestLoader
+    tests = unittest.TestSuite(map(Suite, sys.argv[3:])) if sys.argv[3:] else loader.loadTestsFromTestCase(Suite)
+    unittest.TextTestRunner(resultclass=Results, verbosity=2).run(tests)
+
+
+if __name__ == "__main__":
+    main()
