@@ -269,6 +269,25 @@ TEST_F(UcxMessages, AnswerToAPeerThatHasEnded) {
   EXPECT_EQ(peer_.losses, 0);
 }
 
+/// UCX connects after the creation of an endpoint: a message to a peer that has left MPI and ended is its
+/// loss.
+TEST_F(UcxMessages, MessageToAPeerThatHasEnded) {
+  disconnect();
+  send();
+  peer_ended = true;
+  next_event = [] { endpoint.on_error(endpoint.argument, nullptr, Code::unreachable); };
+  ucx_->poll(peer_, 1);
+  EXPECT_EQ(peer_.losses, 1);
+}
+
+TEST_F(UcxMessages, AnswerToAPeerThatEndsBeforeTheConnectionIsMade) {
+  receive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kDisconnect, 0}, sizeof(MessageHeader), 1);
+  EXPECT_EQ(sent, std::vector<unsigned>{kAnswerId});
+  next_event = [] { endpoint.on_error(endpoint.argument, nullptr, Code::unreachable); };
+  ucx_->poll(peer_, 1);
+  EXPECT_EQ(peer_.losses, 0);
+}
+
 TEST_F(UcxMessages, TransportsThatReportNoFailures) {
   reports_failures = false;
   send();

@@ -27,8 +27,8 @@ class UcxPreferences : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* name : {"UCX_TLS", "UCX_KEEPALIVE_INTERVAL", "UCX_TCP_KEEPIDLE", "UCX_TCP_KEEPINTVL",
-                             "UCX_TCP_KEEPCNT", "UCX_TCP_MAX_CONN_RETRIES", "UCX_MM_ERROR_HANDLING",
-                             "UCX_POSIX_ERROR_HANDLING", "UCX_SYSV_ERROR_HANDLING"})
+                             "UCX_TCP_KEEPCNT", "UCX_TCP_CONN_NB", "UCX_TCP_MAX_CONN_RETRIES",
+                             "UCX_MM_ERROR_HANDLING", "UCX_POSIX_ERROR_HANDLING", "UCX_SYSV_ERROR_HANDLING"})
       ::unsetenv(name);
     has_short_names = true;
   }
@@ -60,7 +60,8 @@ TEST_F(UcxPreferences, FailuresAreDetectedSoon) {
                                                   {"KEEPIDLE", "1s"},
                                                   {"KEEPINTVL", "1s"},
                                                   {"KEEPCNT", "3"},
-                                                  {"MAX_CONN_RETRIES", "1"}};
+                                                  {"CONN_NB", "y"},
+                                                  {"MAX_CONN_RETRIES", "2"}};
   EXPECT_EQ(overrides(false), all);
   ::setenv("UCX_TLS", "all", 1);
   EXPECT_EQ(overrides(false), all);

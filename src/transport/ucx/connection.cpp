@@ -72,6 +72,7 @@ Status Ucx::open_endpoint(Connection& connection) {
   }
   connection.state = Connection::State::open;
   connection.rendezvous_completed = false;
+  connection.made_after_notice = connection.disconnected;
   return {};
 }
 
@@ -121,7 +122,7 @@ void Ucx::close(api::Endpoint endpoint, bool by_force) {
 }
 
 /// Completes the gets of a failing connection with an error (gets held by UCX complete in UCX or at the
-/// deadline), then reports the peer as lost, unless it had sent a disconnect notice.
+/// deadline), then reports the peer as lost, unless it has sent a disconnect notice over this connection.
 void Ucx::finish_failure(Connection& connection, Receiver& receiver) {
   close_endpoint(connection);
   release_pending_rts(connection);
@@ -137,7 +138,7 @@ void Ucx::finish_failure(Connection& connection, Receiver& receiver) {
   std::erase(failing_, &connection);
   std::erase_if(registrations_,
                 [&](const auto& registration) { return registration.second.peer == connection.peer; });
-  if (connection.disconnected) {
+  if (connection.disconnected && !connection.made_after_notice) {
     connection.state = Connection::State::unconnected;
     return;
   }

@@ -81,7 +81,8 @@ struct Connection {
   Generations::Source source{};                          ///< of another job, from its first message on
   std::map<uint64_t, OutOfOrderMessage> out_of_order;    ///< by sequence number
   std::unordered_map<uint64_t, PendingRts> pending_rts;  ///< by the peer's buffer id
-  bool disconnected = false;  ///< sent a disconnect notice: the end of the connection is no failure
+  bool disconnected = false;       ///< sent a disconnect notice: the end of the connection is no failure
+  bool made_after_notice = false;  ///< the endpoint was: its end is a failure until another notice
   bool disconnect_sent = false;
   bool rendezvous_completed = false;  ///< a rendezvous to the peer has succeeded
   uint32_t operations = 0;            ///< in operations_

@@ -33,10 +33,10 @@ void Ucx::send_disconnect(Connection& connection) {
 void Ucx::send_answers() {
   for (Connection* const to : std::exchange(unanswered_, {})) {
     if (to->disconnect_sent) continue;
-    if (!connect(*to)) {
-      to->disconnected = true;  // it has ended after its notice: no loss
-      continue;
-    }
+    const bool connected = connect(*to);
+    to->disconnected = true;  // if it has ended after its notice, this is no loss
+    to->made_after_notice = false;
+    if (!connected) continue;
     SendBuffer* buffer = acquire_send_buffer(*to, 0);
     buffer->answer = {to->secret, self_, to->delivered};
     send(buffer, kAnswerId, sizeof(AnswerHeader), nullptr, 0, RequestParameters::kEager, api::kHost);

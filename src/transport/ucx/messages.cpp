@@ -159,6 +159,7 @@ void Ucx::deliver(Connection& connection, uint32_t kind, const std::byte* data, 
   ++connection.delivered;
   connection.disconnected = (kind & MessageHeader::kDisconnect) != 0;
   if (connection.disconnected) {
+    connection.made_after_notice = false;
     if (size != 0 && connection.peer < job_size_) unanswered_.push_back(&connection);
     return;
   }

@@ -18,12 +18,15 @@ constexpr ConfigOverride kKeepalive[] = {{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_I
 // Over TCP, UCX's keepalive is data that the kernel retransmits for 15 minutes, which suppresses the kernel's
 // own keepalive: the loss of a host would go undetected. The exit of a process is detected without keepalive.
 constexpr ConfigOverride kNoKeepalive[] = {{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", nullptr, "inf"}};
-// Three failed probes: an outage of two seconds is tolerated.
+// Three failed probes: an outage of two seconds is tolerated. Connections are made by progress, not by the
+// creation of an endpoint: UCX (1.13 to 1.20) frees a connection whose peer ends during the creation,
+// although the endpoint has it. Without a second attempt UCX may give up during the creation, too.
 constexpr ConfigOverride kTcp[] = {
     {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "TCP_KEEPIDLE", "1s"},
     {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "TCP_KEEPINTVL", "1s"},
     {"UCX_TCP_KEEPCNT", "KEEPCNT", "TCP_KEEPCNT", "3"},
-    {"UCX_TCP_MAX_CONN_RETRIES", "MAX_CONN_RETRIES", "TCP_MAX_CONN_RETRIES", "1"}};
+    {"UCX_TCP_CONN_NB", "CONN_NB", "TCP_CONN_NB", "y"},
+    {"UCX_TCP_MAX_CONN_RETRIES", "MAX_CONN_RETRIES", "TCP_MAX_CONN_RETRIES", "2"}};
 
 template <size_t count>
 void apply(const Library& library, api::Config config, const ConfigOverride (&overrides)[count]) {
