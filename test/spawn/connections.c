@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Modes of test_spawn_processes for jobs that connect: ports, the name service, MPI_Comm_join. */
 #define _GNU_SOURCE
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,11 +163,30 @@ void accept_broken(char** arguments) {
   CHECK(other == MPI_COMM_NULL);
 }
 
+/* leave_port NAME: ends without accepting, 2 s after the end of its standard input. It makes progress until
+ * then, so that the request of a process that connects arrives. */
+void leave_port(char** arguments) {
+  char port[MPI_MAX_PORT_NAME], byte;
+  struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+  int flag, open = 1;
+  MPI_Open_port(MPI_INFO_NULL, port);
+  MPI_Publish_name(arguments[0], MPI_INFO_NULL, port);
+  printf("published\n");
+  fflush(stdout);
+  for (int rounds = 0; rounds < 200; rounds += !open) {
+    if (open && poll(&input, 1, 0) != 0) open = read(STDIN_FILENO, &byte, 1) > 0;
+    MPI_Iprobe(0, 0, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+    usleep(10000);
+  }
+}
+
 void connect_broken(char** arguments) {
   char port[MPI_MAX_PORT_NAME] = "";
   MPI_Comm other = MPI_COMM_NULL;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (rank_of(MPI_COMM_WORLD) == 0) MPI_Lookup_name(arguments[0], MPI_INFO_NULL, port);
+  printf("connecting\n");
+  fflush(stdout);
   print_error("connect", MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other));
   CHECK(other == MPI_COMM_NULL);
 }

@@ -337,6 +337,7 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "leaver") == 0) leaver();
   if (strcmp(mode, "names") == 0) names(arguments);
   if (strcmp(mode, "accept_broken") == 0) accept_broken(arguments);
+  if (strcmp(mode, "leave_port") == 0) leave_port(arguments);
   if (strcmp(mode, "connect_broken") == 0) connect_broken(arguments);
   MPI_Finalize();
   if (strcmp(mode, "one") != 0) printf("good\n");

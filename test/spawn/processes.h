@@ -47,4 +47,5 @@ void join(char** arguments);
 void wrong(void);
 void names(char** arguments);
 void accept_broken(char** arguments);
+void leave_port(char** arguments);
 void connect_broken(char** arguments);

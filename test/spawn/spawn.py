@@ -263,6 +263,18 @@ class Ports(Processes):
         refused = re.findall("the other job has failed to connect|connect: MPIX?_ERR_(?:PORT|PROC_[A-Z]+): ", output)
         self.assertEqual((len(refused), output.count("good")), (2, 2), output)
 
+    def test_a_job_that_leaves_without_accepting(self):
+        name = "weft test " + uuid.uuid4().hex
+        options = {"variables": self.mark.variables, "text": True}
+        with start("-n", 1, PROGRAM, "leave_port", name, stdin=subprocess.PIPE, **options) as leaving:
+            self.assertEqual(leaving.stdout.readline(), "published\n")
+            with start("-n", 1, PROGRAM, "connect_broken", name, **options) as connecting:
+                self.assertEqual(connecting.stdout.readline(), "connecting\n")
+                leaving.stdin.close()
+                output, errors = connecting.communicate(timeout=30)  # half of jobs.connect_timeout_s
+        self.assertEqual((connecting.returncode, errors), (0, ""))
+        self.assertRegex(output, "connect: MPI_ERR_PORT: .*has left MPI without accepting the connection")
+
     def test_two_halves_of_one_job(self):
         self.check_good(self.run_job("halves", ranks=3), 3)
 

@@ -34,6 +34,11 @@ struct JobMessage {
   uint32_t unused_too;
 };
 
+Error not_accepted(core::ProcessId process) {
+  return Error(Errc::proc_aborted,
+               "process " + std::to_string(process) + " has left MPI without accepting the connection");
+}
+
 }  // namespace
 
 JobConnections::JobConnections(Engine& engine)
@@ -115,9 +120,10 @@ Status JobConnections::send_request(core::ProcessId process, const ConnectReques
   if (size > transport.max_message(process))
     return Error(Errc::intern, "an address of " + std::to_string(own.size()) + " bytes exceeds a message");
   std::byte* slot = nullptr;
-  if (!wait([&] { return lost(process) || (slot = transport.reserve(process, size)) != nullptr; }))
+  const auto reserved = [&] { return (slot = transport.reserve(process, size)) != nullptr; };
+  if (!wait([&] { return lost(process) || departed(process) || reserved(); }))
     return no_answer(process, "received messages");
-  if (slot == nullptr) return loss_error(instance_, process);
+  if (slot == nullptr) return lost(process) ? loss_error(instance_, process) : not_accepted(process);
   const JobMessage message{kConnectRequest, {},           static_cast<uint32_t>(own.size()),
                            request.context, request.port, 0};
   std::memcpy(slot, &message, sizeof message);
@@ -157,18 +163,20 @@ Result<JobConnection> JobConnections::try_connect(const std::string& port_name, 
   return std::move(status).error();
 }
 
-/// Returns when the process has accepted.
+/// Returns when the process has accepted. A process that has left MPI is not going to.
 Status JobConnections::request_connection(core::ProcessId process, const ConnectRequest& request,
                                           size_t timeout_s) {
   Other& other = others_[process];
   other.connected = true;
   other.requested = request.context;
   Status sent = send_request(process, request);
-  if (sent.ok() && !wait([&] { return other.requested == 0 || lost(process); }, timeout_s)) {
+  const auto ended = [&] { return other.requested == 0 || lost(process) || departed(process); };
+  if (sent.ok() && !wait(ended, timeout_s)) {
     sent = no_answer(process, "accepted the connection", timeout_s);
     post(process, kWithdraw, request.context);
   }
   if (sent.ok() && lost(process)) sent = loss_error(instance_, process);
+  if (sent.ok() && other.requested != 0) sent = not_accepted(process);
   other.requested = 0;
   return sent;
 }
