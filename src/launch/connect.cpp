@@ -53,13 +53,13 @@ Result<std::unique_ptr<Exchange>> find_launcher() {
     return singleton::create();
   }
   if (singleton_processes.is("on")) return singleton::create();
-  if (pmi::is_available(lookup)) {
-    auto exchange = pmi::connect(lookup);
+  const bool pmi = pmi::is_available(lookup);
+  if (pmi || pmix::is_available(lookup)) {
+    auto exchange = pmi ? pmi::connect(lookup) : pmix::connect(lookup);
     if (exchange || exchange.error().code() != Errc::again) return exchange;
     if (singleton_processes.is("second")) return singleton::create();
     return Error(Errc::other, exchange.error().message());
   }
-  if (pmix::is_available(lookup)) return pmix::connect(lookup);
   WEFT_TRY(check_launcher_reachable(lookup));
   WEFT_TRY(pmi::check_variables_kept(lookup));
   return singleton::create();

@@ -14,6 +14,7 @@ from support import PEER, clean_environment, hydras, run
 # Closes all descriptors from 3 on, as Python's subprocess does.
 CLOSING = 'python3 -c "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"'
 EXCHANGE = f"{PEER} exchange"
+PRTERUN = os.environ.get("TEST_PRTERUN", "")
 GARBAGE = """
 import os, random, socket
 process, _, _, name, secret = os.environ["WEFT_JOB_SOCKET"].split(":")
@@ -219,6 +220,25 @@ wait $! && echo first $?
                 self.assertEqual(status, 0, errors)
                 pid = re.search(r"process (\d+) holds", output).group(1)
                 self.assertIn(f"another process (pid {pid}) of this rank is in MPI already", errors)
+
+    @unittest.skipUnless(os.path.exists(PRTERUN), "needs Open MPI's prterun (TEST_PRTERUN)")
+    def test_the_second_under_pmix(self):
+        prefix = os.path.dirname(os.path.dirname(PRTERUN))
+        prterun = (PRTERUN, "--allow-run-as-root", "--prefix", prefix, "--map-by", "slot:OVERSUBSCRIBE")
+        script = f"cd {self.folder}\n" + self.AT_ONCE.format(peer=PEER, first="", second="")
+        for singleton in ("off", "second"):
+            with self.subTest(singleton=singleton):
+                variables = {"WEFT_LAUNCH_SINGLETON": singleton}
+                command = ("-n", 1, "bash", "-c", script)
+                status, output, errors = run(*command, launcher=prterun, timeout=40, variables=variables)
+                self.assertEqual(status, 0, errors)
+                pid = re.search(r"process (\d+) holds", output).group(1)
+                if singleton == "off":
+                    self.assertIn("second 3\nfirst 0\n", output)
+                    self.assertIn(f"another process (pid {pid}) of this rank is in MPI already", errors)
+                else:
+                    self.assertIn("rank 0/1 local 0/1 hosts 1 by singleton", output)
+                    self.assertIn("second 0\nfirst 0\n", output)
 
     def test_many_at_once_never_hang(self):
         """The fate of the second depends on whether it comes before the end of the first."""

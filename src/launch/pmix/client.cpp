@@ -17,6 +17,7 @@
 #include "launch/key.hpp"
 #include "launch/names.hpp"
 #include "launch/pmix/library.hpp"
+#include "launch/pmix/rank_name.hpp"
 #include "launch/pmix/spawn.hpp"
 
 namespace weft::launch::pmix {
@@ -116,6 +117,7 @@ class Client final : public Exchange {
 
   Library library_;
   const Functions& call_;
+  RankName name_;
   Proc self_{};
   Job job_;
   std::optional<std::string> parent_;  // of the process that has spawned this job
@@ -311,6 +313,7 @@ int Client::universe_size() {
 Status Client::finalize() {
   if (!open_) return Error(Errc::other, "finalize was called twice");
   open_ = false;
+  name_.release();
   if (int status = call_.PMIx_Finalize(nullptr, 0); status != kSuccess)
     return failure("leaving the job", status);
   return {};
@@ -324,6 +327,7 @@ std::string launcher_name(const std::string& space) {
 }
 
 Status Client::open_job(const Lookup& lookup) {
+  WEFT_TRY(name_.take(lookup("PMIX_NAMESPACE"), lookup("PMIX_RANK")));
   if (int status = call_.PMIx_Init(&self_, nullptr, 0); status != kSuccess)
     return failure(
         std::string("reaching the launcher's daemon (PMIX_NAMESPACE=") + lookup("PMIX_NAMESPACE") + ")",
