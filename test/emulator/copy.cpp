@@ -4,10 +4,13 @@
 // before they are done, unless one side has CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
 #include <cstring>
 
+#include "emucuda.h"
 #include "world.hpp"
 
 namespace emucuda {
 namespace {
+
+unsigned long compute_engine_copies = 0;  // by Weft
 
 constexpr size_t kMaxCheckedBytes = size_t{64} << 10;  // of a copy whose source is compared when it runs
 
@@ -40,6 +43,18 @@ Memcpy2D flat(Address dst, Address src, size_t n) {
   return copy;
 }
 
+/// Whether the driver leaves the copy to the compute engine of a GPU (measured on an H200, driver 580).
+bool by_compute_engine(const Operation& copy) {
+  constexpr size_t kEngineMinBytes = size_t{32} << 10;
+  const Allocation *const to = find_allocation(copy.dst), *const from = find_allocation(copy.src);
+  const auto on_device = [](const Allocation* memory, uintptr_t address) {
+    return memory != nullptr && in_device_region(address);
+  };
+  if (!on_device(to, copy.dst)) return false;
+  if (on_device(from, copy.src)) return from->device == to->device;
+  return copy.height == 1 && copy.width < kEngineMinBytes;
+}
+
 enum class Call { async, sync };
 
 bool is_pinned(uintptr_t address) {
@@ -62,6 +77,7 @@ Code start(StreamObject& stream, const Memcpy2D& description, Call call) {
   const size_t src_span = (operation.height - 1) * operation.src_pitch + operation.width;
   if (translate(operation.dst, dst_span) == nullptr || translate(operation.src, src_span) == nullptr)
     return kInvalidValue;
+  if (called_by_weft() && by_compute_engine(operation)) ++compute_engine_copies;
   const bool to_pageable = pageable(operation.dst), from_pageable = pageable(operation.src);
   if (stream.capture != nullptr && (to_pageable || from_pageable)) return kCaptureUnsupported;
   const Allocation* const source = find_allocation(operation.src);
@@ -184,6 +200,11 @@ Code cuMemsetD8_v2(Address address, unsigned char value, size_t n) {
 }
 Code cuMemsetD8Async(Address address, unsigned char value, size_t n, Stream stream) {
   return fill(stream, address, value, n, Call::async);
+}
+
+__attribute__((visibility("default"))) unsigned long emucuda_compute_engine_copies(void) {
+  const auto lock = lock_world();
+  return compute_engine_copies;
 }
 
 }  // extern "C"

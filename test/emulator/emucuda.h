@@ -22,6 +22,9 @@ void emucuda_peer(int access);
 unsigned long emucuda_resident_kernel_waits(int weft, unsigned long* longest);
 /// Number of commands executed by resident kernels.
 unsigned long emucuda_resident_kernel_commands(void);
+/// Number of copies by Weft that a GPU executes by its compute engine: inside the GPU, and of less than
+/// 32 KiB in one row from the host.
+unsigned long emucuda_compute_engine_copies(void);
 /// Number of completed batch copy kernels.
 unsigned long emucuda_batch_copies(void);
 /// Number of collectives executed by resident kernels, including timeouts.
