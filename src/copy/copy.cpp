@@ -11,6 +11,7 @@
 #include "copy/double_buffer.hpp"
 #include "datatype/shape.hpp"
 #include "device/pool.hpp"
+#include "device/time_slices.hpp"
 
 namespace weft::copy {
 namespace {
@@ -91,12 +92,13 @@ bool wants_kernel(const View& view, const device::Shape& shape, uint64_t n) {
 }
 
 /// Whether a pack kernel copies plain bytes. The driver would start a kernel of its own inside a GPU, which
-/// cannot be cancelled on a fully occupied GPU; the resident kernel serves small copies.
+/// cannot be cancelled on a fully occupied GPU; the resident kernel serves small copies, and copy engines
+/// those in time slices.
 bool wants_kernel_inside(const View& to, const View& from, uint64_t n) {
   const bool resident =
       to.memory.context != nullptr && from.memory.context != nullptr && n < kMaxKernelCopyBytes;
   return to.memory.on_device() && from.memory.on_device() && to.memory.device == from.memory.device &&
-         !resident;
+         !resident && !device::time_sliced(to.memory.device);
 }
 
 /// Submits a pack kernel; nullopt if none can be used or a copy engine is faster.

@@ -57,6 +57,7 @@ namespace weft::device::cuda {
   F(event_record, cuEventRecord, (Event, Stream))                                                    \
   F(event_query, cuEventQuery, (Event))                                                              \
   F(memcpy_async, cuMemcpyAsync, (Address, Address, size_t, Stream))                                 \
+  F(memcpy_2d_async, cuMemcpy2DAsync, (const Memcpy2D*, Stream))                                     \
   F(module_load_data, cuModuleLoadData, (Module*, const void*))                                      \
   F(module_unload, cuModuleUnload, (Module))                                                         \
   F(module_get_function, cuModuleGetFunction, (Function*, Module, const char*))                      \

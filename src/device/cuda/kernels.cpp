@@ -13,6 +13,7 @@
 #include "device/copy.hpp"
 #include "device/cuda/image.hpp"
 #include "device/info.hpp"
+#include "device/time_slices.hpp"
 
 namespace weft::device {
 namespace {
@@ -52,6 +53,12 @@ void note_shared_device(int device, uint32_t ranks) {
     time_sliced_devices.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
 }
 
+bool time_sliced(int device) {
+  const uint64_t devices = time_sliced_devices.load(std::memory_order_relaxed);
+  return devices != 0 && device >= 0 && static_cast<size_t>(device) < kKnownDevices &&
+         (devices >> device & 1) != 0;
+}
+
 namespace cuda {
 namespace {
 
@@ -67,10 +74,6 @@ bool is_one(const char* variable) {
 bool launches_are_async() {
   static const bool async = !is_one("CUDA_LAUNCH_BLOCKING") && !is_one("CUDA_DEVICE_MAX_CONNECTIONS");
   return async;
-}
-
-bool device_shared(Ordinal device) {
-  return (time_sliced_devices.load(std::memory_order_relaxed) >> device & 1) != 0;
 }
 
 uint32_t max_resident_blocks(Ordinal device) {

@@ -18,8 +18,6 @@ struct Kernels {
 /// Whether a launch returns at once and does not wait for other streams: false with CUDA_LAUNCH_BLOCKING=1 or
 /// CUDA_DEVICE_MAX_CONNECTIONS=1.
 [[nodiscard]] bool launches_are_async();
-/// Whether other ranks use the device, and kernels of several ranks do not run there side by side.
-[[nodiscard]] bool device_shared(Ordinal device);
 /// Most blocks of a resident kernel such that those of all ranks on the device run at the same time.
 [[nodiscard]] uint32_t max_resident_blocks(Ordinal device);
 

@@ -7,6 +7,7 @@
 #include "base/counters.hpp"
 #include "base/log.hpp"
 #include "device/queue/work_queue.hpp"
+#include "device/time_slices.hpp"
 
 namespace weft::device::cuda {
 namespace {
@@ -78,7 +79,7 @@ bool BatchCopy::accepts(std::span<const kernel::CopyItem> items, bool engines_bu
 
 uint32_t BatchCopy::launch(std::span<const kernel::CopyItem> items, bool to_peer) {
   const std::lock_guard lock(mutex_);
-  if (queue_ == nullptr || device_shared(queue_->device)) return 0;
+  if (queue_ == nullptr || time_sliced(queue_->device)) return 0;
   CancellableLaunches::Slot* slot = launches_.free_slot();
   if (slot == nullptr) return 0;
   kernel::BatchCopyParams& params = params_[launches_.index(*slot)];

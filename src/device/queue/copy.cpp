@@ -15,7 +15,9 @@
 #include "device/ipc.hpp"
 #include "device/pinned.hpp"
 #include "device/queue/submit.hpp"
+#include "device/queue/time_sliced_copy.hpp"
 #include "device/queue/work_queue.hpp"
+#include "device/time_slices.hpp"
 
 namespace weft::device {
 
@@ -23,6 +25,7 @@ namespace {
 
 using cuda::Code;
 using cuda::Completion;
+using cuda::CopyForm;
 using cuda::TrackedStream;
 using cuda::WorkQueue;
 
@@ -65,15 +68,9 @@ bool no_common_stream(const Memory& dst, const Memory& src) {
   return to && from && *to != *from;
 }
 
-/// Copies synchronously through host memory.
-Status copy_through_host(std::span<const CopyOp> copies, const Memory& dst, const Memory& src) {
-  slow_copy_through_host.hit("pool or cuMemMap memory is copied between two GPUs of one process");
-  constexpr size_t kUnpinned = size_t{256} << 10;
-  auto pinned = lease_pinned(src);  // falls back to pageable memory
-  std::vector<char> unpinned(pinned ? 0 : kUnpinned);
-  char* const staging = pinned ? pinned->data() : unpinned.data();
-  const size_t most = pinned ? pinned->size() : kUnpinned;
-  const Memory between = pinned ? pinned->memory() : Memory();
+/// Copies synchronously, piece by piece.
+Status copy_through(char* staging, const Memory& between, size_t most, std::span<const CopyOp> copies,
+                    const Memory& dst, const Memory& src) {
   for (const CopyOp& piece : copies) {
     for (size_t at = 0; at < piece.size; at += most) {
       const size_t n = std::min(most, piece.size - at);
@@ -82,6 +79,22 @@ Status copy_through_host(std::span<const CopyOp> copies, const Memory& dst, cons
     }
   }
   return {};
+}
+
+/// Copies synchronously through host memory.
+Status copy_through_host(std::span<const CopyOp> copies, const Memory& dst, const Memory& src) {
+  slow_copy_through_host.hit("pool or cuMemMap memory is copied between two GPUs of one process");
+  constexpr size_t kUnpinned = size_t{256} << 10;
+  auto pinned = lease_pinned(src);  // falls back to pageable memory
+  std::vector<char> unpinned(pinned ? 0 : kUnpinned);
+  if (pinned) return copy_through(pinned->data(), pinned->memory(), pinned->size(), copies, dst, src);
+  return copy_through(unpinned.data(), Memory(), kUnpinned, copies, dst, src);
+}
+
+/// Whether the driver copies between pageable memory and a GPU that processes use in time slices: it would
+/// wait for a switch of the GPU.
+bool is_pageable_in_time_slices(const WorkQueue& queue, const Memory& dst, const Memory& src) {
+  return (dst.kind == MemoryKind::host || src.kind == MemoryKind::host) && time_sliced(queue.device);
 }
 
 /// Waits for the stream after a failed submission, so that the buffers are unused on return.
@@ -126,7 +139,7 @@ cuda::Code mark(TrackedStream& tracked, Ticket& ticket) {
   return code;
 }
 
-/// Runs `issue(stream)`, which returns a driver code, for a stream of the queue and submits the completion
+/// Runs `issue(tracked)`, which returns a driver code, for a stream of the queue and submits the completion
 /// mark.
 template <class Issue>
 Result<Ticket> submit(WorkQueue& queue, const Memory& dst, const Memory& src, StreamRole role,
@@ -142,7 +155,7 @@ Result<Ticket> submit(WorkQueue& queue, const Memory& dst, const Memory& src, St
   WEFT_ASSERT(tracked.stream != nullptr);  // Q1
   if (const cuda::Code code = mark_predecessor(tracked, chain); code != cuda::kSuccess) [[unlikely]]
     return copy_failure(code, "completion mark", dst, src);
-  if (const cuda::Code code = issue(tracked.stream); code != cuda::kSuccess) [[unlikely]] {
+  if (const cuda::Code code = issue(tracked); code != cuda::kSuccess) [[unlikely]] {
     drain(tracked);
     return copy_failure(code, call, dst, src);
   }
@@ -179,13 +192,19 @@ Code issue_batch(std::span<const kernel::CopyItem> items, cuda::Stream stream) {
   return cuda::kSuccess;
 }
 
-/// Submits copies to the copy engines, as batches if the driver supports them.
-Code issue(std::span<const kernel::CopyItem> items, cuda::Stream stream) {
-  if (items.size() > 1 && cuda::driver().memcpy_batch_async != nullptr) return issue_batch(items, stream);
+/// Submits copies to the copy engines, as batches if the driver supports them. The stream's mutex is held.
+Code issue(std::span<const kernel::CopyItem> items, TrackedStream& tracked, CopyForm form,
+           const Memory& dst) {
+  if (form == CopyForm::staged && !cuda::can_stage(items, tracked, dst)) form = CopyForm::plain;
+  if (form == CopyForm::plain && items.size() > 1 && cuda::driver().memcpy_batch_async != nullptr)
+    return issue_batch(items, tracked.stream);
+  const auto submit_one = [&](const kernel::CopyItem& item) {
+    if (form == CopyForm::rows) return cuda::copy_in_rows(item, tracked.stream);
+    if (form == CopyForm::staged) return cuda::copy_staged(item, tracked);
+    return cuda::driver().memcpy_async(item.dst, item.src, item.bytes, tracked.stream);
+  };
   for (const kernel::CopyItem& item : items)
-    if (const Code code = cuda::driver().memcpy_async(item.dst, item.src, item.bytes, stream);
-        code != cuda::kSuccess)
-      return code;
+    if (const Code code = submit_one(item); code != cuda::kSuccess) return code;
   return cuda::kSuccess;
 }
 
@@ -255,6 +274,13 @@ Result<Ticket> copy_batch_async(const CopyOp* copies, size_t count, const Memory
   auto found = queue_for(dst_memory, src_memory);
   if (!found) return std::move(found).error();
   WorkQueue& queue = **found;
+  if (is_pageable_in_time_slices(queue, dst_memory, src_memory)) [[unlikely]] {
+    if (auto pinned = lease_pinned(dst_memory.on_device() ? dst_memory : src_memory)) {
+      WEFT_TRY(copy_through(pinned->data(), pinned->memory(), pinned->size(), {copies, count}, dst_memory,
+                            src_memory));
+      return Ticket();
+    }
+  }
   const bool reached =
       !batches.more() && kernel_reaches(queue, dst_memory) && kernel_reaches(queue, src_memory);
   const bool for_resident_kernel = reached && queue.resident_kernel.accepts(batch);
@@ -264,10 +290,12 @@ Result<Ticket> copy_batch_async(const CopyOp* copies, size_t count, const Memory
       cuda::start_resident_kernel(queue);
     if (taken.pending()) return taken;
   }
+  const CopyForm form = cuda::form_of(queue, dst_memory, src_memory);
   const char* call = batch.size() == 1 ? "cuMemcpyAsync" : "batch of copies";
-  const auto issue_all = [&](cuda::Stream stream) {
+  const auto issue_all = [&](TrackedStream& tracked) {
     Code code = cuda::kSuccess;
-    for (; code == cuda::kSuccess && !batch.empty(); batch = batches.next()) code = issue(batch, stream);
+    for (; code == cuda::kSuccess && !batch.empty(); batch = batches.next())
+      code = issue(batch, tracked, form, dst_memory);
     return code;
   };
   auto ticket = submit(queue, dst_memory, src_memory, role, call, issue_all, chain);
@@ -282,10 +310,12 @@ Result<Ticket> copy_signal_async(void* dst, const Memory& dst_memory, const void
     return copy_async(dst, dst_memory, src, src_memory, n, role);
   auto queue = queue_for(dst_memory, src_memory);
   if (!queue) return std::move(queue).error();
-  return submit(**queue, dst_memory, src_memory, role, "cuMemcpyAsync", [&](cuda::Stream stream) {
-    const Code code = cuda::driver().memcpy_async(address(dst), address(src), n, stream);
+  return submit(**queue, dst_memory, src_memory, role, "cuMemcpyAsync", [&](TrackedStream& tracked) {
+    const kernel::CopyItem item{address(dst), address(src), n};
+    const Code code = issue({&item, 1}, tracked, cuda::form_of(**queue, dst_memory, src_memory), dst_memory);
     if (code != cuda::kSuccess) return code;
-    const Code signal = cuda::driver().stream_write_value64(stream, word, value, cuda::kWriteValueDefault);
+    const Code signal =
+        cuda::driver().stream_write_value64(tracked.stream, word, value, cuda::kWriteValueDefault);
     if (signal != cuda::kSuccess) slow_no_stream_write.hit(cuda::describe(signal));
     return code;
   });
@@ -293,8 +323,7 @@ Result<Ticket> copy_signal_async(void* dst, const Memory& dst_memory, const void
 
 Result<Ticket> cuda::submit_work(WorkQueue& queue, const Memory& dst, const Memory& src, StreamRole role,
                                  const char* call, Issue issue) {
-  return submit(queue, dst, src, role, call,
-                [&](Stream) { return issue(queue.streams[static_cast<size_t>(role)]); });
+  return submit(queue, dst, src, role, call, [&](TrackedStream& tracked) { return issue(tracked); });
 }
 
 Ticket cuda::pack_ticket(WorkQueue& queue, uint32_t id) {
@@ -304,17 +333,18 @@ Ticket cuda::pack_ticket(WorkQueue& queue, uint32_t id) {
 Result<Ticket> cuda::copy_engines_async(WorkQueue& queue, const Memory& dst, const Memory& src,
                                         StreamRole role, std::span<const CopyOp> copies) {
   KernelBatches batches(copies.data(), copies.size());
-  return submit(queue, dst, src, role, "batch of copies", [&](cuda::Stream stream) {
+  const CopyForm form = cuda::form_of(queue, dst, src);
+  return submit(queue, dst, src, role, "batch of copies", [&](TrackedStream& tracked) {
     Code code = cuda::kSuccess;
     for (auto batch = batches.next(); code == cuda::kSuccess && !batch.empty(); batch = batches.next())
-      code = issue(batch, stream);
+      code = issue(batch, tracked, form, dst);
     return code;
   });
 }
 
 Result<Ticket> cuda::resubmit_items(WorkQueue& queue, std::span<const kernel::CopyItem> items) {
   return submit(queue, {}, {}, StreamRole::aux, "cuMemcpyAsync",
-                [&](cuda::Stream stream) { return issue(items, stream); });
+                [&](TrackedStream& tracked) { return issue(items, tracked, CopyForm::plain, {}); });
 }
 
 void cuda::start_resident_kernel(WorkQueue& queue) {

@@ -7,6 +7,7 @@
 #include "base/counters.hpp"
 #include "base/log.hpp"
 #include "device/queue/work_queue.hpp"
+#include "device/time_slices.hpp"
 
 namespace weft::device::cuda {
 namespace {
@@ -58,7 +59,7 @@ void PackQueue::close() {
   queue_ = nullptr;
 }
 
-bool PackQueue::accepts() const { return queue_ != nullptr && !device_shared(queue_->device); }
+bool PackQueue::accepts() const { return queue_ != nullptr && !time_sliced(queue_->device); }
 
 uint32_t PackQueue::start(PackJob job) {
   const std::lock_guard lock(mutex_);

@@ -12,6 +12,7 @@
 #include "base/counters.hpp"
 #include "base/log.hpp"
 #include "device/queue/work_queue.hpp"
+#include "device/time_slices.hpp"
 
 namespace weft::device::cuda {
 namespace {
@@ -91,7 +92,7 @@ uint32_t instance_blocks(uint32_t wanted, uint32_t most) {
 }  // namespace
 
 bool ResidentKernel::gpu_is_shared() const {
-  return !setting_enabled.is("on") && device_shared(queue_->device);
+  return !setting_enabled.is("on") && time_sliced(queue_->device);
 }
 
 void ResidentKernel::open(WorkQueue& queue) {

@@ -17,6 +17,7 @@
 #include "device/cuda/kernels.hpp"
 #include "device/cuda/launcher.hpp"
 #include "device/memory.hpp"
+#include "device/pinned.hpp"
 #include "device/queue/batch_copy.hpp"
 #include "device/queue/collective_slots.hpp"
 #include "device/queue/pack_queue.hpp"
@@ -64,6 +65,8 @@ struct WorkQueue {
   std::vector<char*> free_chunks;  // staging
   std::vector<char*> chunks;       // all staging chunks allocated so far
   DataKernels data;
+  /// Of each stream, for its copies inside a GPU in time slices; leased at first use, under its mutex.
+  std::array<PinnedBuffer, kStreamRoles> time_slice_chunks;
 };
 
 /// The queue of a context, created on first use.
