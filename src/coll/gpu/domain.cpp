@@ -64,6 +64,9 @@ void Domain::fail(const std::string& reason) {
 }
 
 Status Domain::prepare(const device::Memory& near, Descriptor& descriptor) {
+  auto gpu = RankGpu::of(near.device);
+  if (!gpu) return std::move(gpu).error();
+  descriptor.gpu = *gpu;
   auto slot = CollectiveSlot::open(near);
   if (!slot) return std::move(slot).error();
   resources_.slot = std::move(*slot);
@@ -71,9 +74,6 @@ Status Domain::prepare(const device::Memory& near, Descriptor& descriptor) {
   if (!leased_region) return std::move(leased_region).error();
   resources_.region = *leased_region;
   descriptor.epoch = resources_.region->epoch;
-  auto gpu = RankGpu::of(near.device);
-  if (!gpu) return std::move(gpu).error();
-  descriptor.gpu = *gpu;
   auto& exporter = comm_.instance.memory->exporter();
   for (int rank = 0; rank < comm_.size(); ++rank) {
     if (rank == comm_.rank()) continue;
@@ -87,13 +87,18 @@ Status Domain::prepare(const device::Memory& near, Descriptor& descriptor) {
   return {};
 }
 
-/// Maps the regions of the other ranks.
+/// Unless this rank is not prepared, maps the regions of the other ranks.
 Status Domain::map(const host::SlotChannel& channel) {
   std::vector<Descriptor> descriptors(static_cast<size_t>(comm_.size()));
   for (int rank = 0; rank < comm_.size(); ++rank)
     std::memcpy(&descriptors[static_cast<size_t>(rank)], channel.slot_area(rank).setup.data,
                 sizeof(Descriptor));
   std::vector<RankGpu> gpus;
+  for (const Descriptor& descriptor : descriptors) gpus.push_back(descriptor.gpu);
+  const RankGpu& own = gpus[static_cast<size_t>(comm_.rank())];
+  if (const auto device = device::find_device(own.id))
+    resources_.max_blocks = record_sharing(gpus, comm_.rank(), *device);
+  WEFT_TRY(std::move(mapped_));
   epoch_ = 0;
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const Descriptor& descriptor = descriptors[static_cast<size_t>(rank)];
@@ -104,7 +109,6 @@ Status Domain::map(const host::SlotChannel& channel) {
       return Error(Errc::unsupported,
                    "WEFT_COLL_GPU_REGION_BYTES differs between ranks: set the same value on all");
     epoch_ = std::max(epoch_, descriptor.epoch);
-    gpus.push_back(descriptor.gpu);
   }
   WEFT_TRY(check_sharing(gpus));
   for (int rank = 0; rank < comm_.size(); ++rank) {
@@ -119,7 +123,6 @@ Status Domain::map(const host::SlotChannel& channel) {
     resources_.mappings.push_back(*mapping);
     resources_.regions[at] = reinterpret_cast<uint64_t>((*mapping)->at(descriptors[at].region.base));
   }
-  resources_.max_blocks = record_sharing(gpus, comm_.rank(), resources_.region->memory.device);
   std::vector<device::GpuId> ids;
   for (const RankGpu& gpu : gpus) ids.push_back(gpu.id);
   if (device::all_have_nvlink(ids)) links_ = kLinked;
@@ -152,7 +155,7 @@ void Domain::publish_descriptor(const device::Memory& near, host::SlotChannel& c
 bool Domain::all_ranks_prepared(host::SlotChannel& channel) {
   if (stage_ == Stage::published) {
     if (!all_at(Stage::published, channel)) return false;
-    if (mapped_.ok()) mapped_ = map(channel);
+    mapped_ = map(channel);
     set_stage(mapped_.ok() ? Stage::mapped : Stage::failed, channel);
   }
   if (!all_at(Stage::mapped, channel)) return false;

@@ -3,9 +3,14 @@
 #include "coll/schedule/gpu_reduction.hpp"
 
 #include "coll/schedule/crossovers.hpp"
+#include "device/time_slices.hpp"
 
 namespace weft::coll {
 namespace {
+
+/// Largest vector in bytes that the host reduces on a GPU that ranks share in time slices: a kernel of each
+/// rank would wait for a switch of the GPU (bench/results/time-sliced-gpu-h200.json).
+constexpr uint64_t kMaxTimeSlicedHostBytes = uint64_t{1} << 20;
 
 /// True if a kernel on the GPU of `near` can access the operand.
 bool reached(const device::Memory& near, const Operand& operand) {
@@ -25,12 +30,13 @@ const char* choose_gpu(Call& call) {
   if (!call.reduction()) return "";
   const bool send = !call.in_place, recv = call.in_place || call.results > 0;
   if (!(send && call.send.on_device()) && !(recv && call.recv.on_device())) return "";
-  const int64_t size = call.recv.type->size();
-  if (static_cast<uint64_t>(call.send.count * size) < crossover::reduce_min) return "";
+  const device::Memory& near = recv && call.recv.on_device() ? call.recv.memory : call.send.memory;
+  const auto bytes = static_cast<uint64_t>(call.send.count * call.recv.type->size());
+  if (bytes < crossover::reduce_min) return "";
+  if (bytes <= kMaxTimeSlicedHostBytes && device::time_sliced(near.device)) return "";
   if (call.inter()) return "its communicator is an intercommunicator";
   if (!reduction_of(*call.op, *call.recv.type).defined())
     return "no kernel supports this operation on this type";
-  const device::Memory& near = recv && call.recv.on_device() ? call.recv.memory : call.send.memory;
   if ((send && !reached(near, call.send)) || (recv && !reached(near, call.recv)))
     return "a kernel on the GPU of one operand cannot access the other operand";
   call.on_gpu = true;
