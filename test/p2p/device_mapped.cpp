@@ -64,6 +64,16 @@ void pass(const Buffer& out, const Buffer& in, size_t shift, size_t n, int round
   MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+/// Around the ring; every receive is posted after its message was sent, so that every rank gets one.
+void get_late(const Buffer& out, const Buffer& in, int n) {
+  const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+  MPI_Request request;
+  MPI_Isend(out.data(), n, MPI_BYTE, right, 1, MPI_COMM_WORLD, &request);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Recv(in.data(), n, MPI_BYTE, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
 void check(Buffer& out, const Buffer& in, size_t shift, size_t n, int round, const std::string& what) {
   out.write(pattern(n, rank, round), shift);
   pass(out, in, shift, n, round);
@@ -84,6 +94,7 @@ void spans() {
     check(out, in, edge, kAllocation, round, "over two");
     check(out, in, kAllocation + 100, 64 << 10, round, "in the second or the third");
   }
+  get_late(out, in, 1000);
   if (!cuda().emulated()) return;
   if (!few) expect(imports() <= 4 * kRuns, "mapped " + std::to_string(imports()) + " times");
   expect((imports() != 0) == maps, maps ? "nothing was mapped" : "something was mapped");
