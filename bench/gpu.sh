@@ -55,6 +55,9 @@ if [ "$gpus" -ge 2 ]; then
   for variant in cuda_aware overlap host_staged; do
     solve 2 -nx 16384 -ny 128 -niter 10000 -variant $variant
   done
+  echo "== the first exchanges of a process, and whole programs"
+  python3 "$(dirname "$0")/cold.py" --weft "$prefix" --rounds 3 --json "$folder/cold.json"
+  python3 "$(dirname "$0")/programs.py" --weft "$prefix" --rounds 3 --json "$folder/programs.json"
 else
   echo "== one GPU: only Jacobi is measured"
 fi

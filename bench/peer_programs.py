@@ -67,6 +67,8 @@ def source_of(program):
     """Returns the source of a program: its own name, or the folder of a program that has several names."""
     with open(os.path.join(BENCH, "programs.csv"), encoding="utf-8") as file:
         sources = dict(line.split(";")[:2] for line in file if not line.startswith("#"))
+    if program not in sources and os.path.exists(os.path.join(BENCH, program + ".c")):
+        return program  # a program that `weft bench` does not start
     return sources.get(program, "coll")  # nonblocking and persistent forms of collectives
 
 
@@ -117,14 +119,18 @@ class MpiPeer:
         """Returns the job with the changes that this library needs."""
         return job
 
+    def command(self, program, ranks):
+        """Returns the words that start a program of bench/."""
+        words = [os.path.join(self.programs, program)]
+        if not os.path.exists(words[0]):  # a name of a program that has several
+            words = [os.path.join(self.programs, source_of(program)), program]
+        return [*self.launcher, "-n", str(ranks), *self.preload, *words]
+
     def measure(self, job, gpus, memory, seconds):
         """Returns {point: figure}."""
         job = self.adapt(job)
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            program = [os.path.join(self.programs, job.program)]
-            if not os.path.exists(program[0]):  # a name of a program that has several
-                program = [os.path.join(self.programs, source_of(job.program)), job.program]
-            words = [*self.launcher, "-n", str(job.ranks or gpus), *self.preload, *program]
+            words = self.command(job.program, job.ranks or gpus)
             words += ["-m", size_range(job.sizes), *job.options, *(["-d", "cuda"] if memory == "D" else [])]
             words += ["--json", file.name]
             execute(words, self.environment, seconds)
@@ -141,7 +147,7 @@ class MpiPeer:
 class OpenMpi(MpiPeer):
     """Open MPI reduces GPU memory on the host, so large reductions get few iterations."""
 
-    def __init__(self, prefix, memory, folder):
+    def __init__(self, prefix, memory, folder, jobs=JOBS):
         environment = {
             "OPAL_PREFIX": prefix, "LD_LIBRARY_PATH": join_path(os.path.join(prefix, "lib")),
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_plm": "isolated",
@@ -150,7 +156,7 @@ class OpenMpi(MpiPeer):
         if memory == "D":
             launcher += ["--mca", "pml", "ob1", "--mca", "btl", "self,smcuda"]
         super().__init__("Open MPI", launcher, folder, environment)
-        compile_programs(os.path.join(prefix, "bin", "mpicc"), folder, self.environment)
+        compile_programs(os.path.join(prefix, "bin", "mpicc"), folder, self.environment, jobs)
 
     def adapt(self, job):
         if job.name == "large allreduce":
@@ -309,16 +315,18 @@ def nccl_peers(weft, folder):
         variables = {"LD_PRELOAD": preload, "BENCH_NCCL": library, **NVLS, **extra}
         words = ["env", *("%s=%s" % item for item in variables.items())]
         peer = weft_peer(name, weft, preload=words)
-        peer.read = lambda facts, job, peer=peer: named_nccl(peer, facts, job, library)
+        peer.facts["library"] = f"NCCL ({os.path.basename(os.path.realpath(library))}), NVLS off"
+        peer.read = lambda facts, job, peer=peer: named_nccl(peer, facts, job)
         peers.append(peer)
     moved = ("allreduce", "allgather", "reduce_scatter")  # collectives with symmetric kernels
     peers[1].jobs = moved + tuple("large " + name for name in moved)
     return peers
 
 
-def named_nccl(peer, facts, job, library):
+def named_nccl(peer, facts, job):
+    library = peer.facts["library"]
     figures = MpiPeer.read(peer, facts, job)
-    peer.facts["library"] = f"NCCL ({os.path.basename(os.path.realpath(library))}), NVLS off"
+    peer.facts["library"] = library
     return figures
 
 

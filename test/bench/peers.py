@@ -10,7 +10,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import textwrap
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -21,6 +20,7 @@ sys.path.insert(0, os.path.join(ROOT, "bench"))
 sys.dont_write_bytecode = True
 import peer_programs  # noqa: E402
 import peers  # noqa: E402
+from fakes import executable, fake_nccl, fake_openmpi  # noqa: E402
 
 LATENCY, WINDOW, LONG, RATE = (
     next(job for job in peer_programs.JOBS if job.name == name) for name in ("latency", "window", "long window", "rate")
@@ -47,21 +47,6 @@ print("x.batch,iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall
 for line in open(path):
     print(line.split()[0] + ",9,1,2,%g,4,%g,6,%g" % (8 * scale, 100 / scale, 1000 / scale))
 """
-
-
-def executable(path, text):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(textwrap.dedent(text))
-    os.chmod(path, 0o755)
-
-
-def fake_openmpi(folder):
-    """Returns a prefix whose mpicc and mpirun are Weft's."""
-    executable(os.path.join(folder, "bin", "mpicc"), f'#!/bin/sh\nexec "{PREFIX}/bin/mpicc" "$@"\n')
-    script = f'#!/bin/sh\n[ "$1" = --oversubscribe ] && shift\nexec "{PREFIX}/bin/mpiexec" "$@"\n'
-    executable(os.path.join(folder, "bin", "mpirun"), script)
-    return folder
 
 
 def fake_ucx(folder):
@@ -148,7 +133,7 @@ class Runs(unittest.TestCase):
     def test_compares_with_fakes(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "out.json")
-            openmpi, ucx = (make(os.path.join(folder, name)) for make, name in ((fake_openmpi, "o"), (fake_ucx, "u")))
+            openmpi, ucx = fake_openmpi(os.path.join(folder, "o"), PREFIX), fake_ucx(os.path.join(folder, "u"))
             status, out, err = run("--openmpi", openmpi, "--ucx", ucx, "--rounds", "2", "--sizes", "8K", "--ranks", "2",
                                    "--jobs", "latency,rate,allreduce,bcast", "--json", path)  # fmt: skip
             self.assertEqual((status, err), (0, ""), out)
@@ -174,7 +159,7 @@ class Runs(unittest.TestCase):
 
     def test_one_hangs_one_fails(self):
         with tempfile.TemporaryDirectory() as folder:
-            openmpi = fake_openmpi(os.path.join(folder, "o"))
+            openmpi = fake_openmpi(os.path.join(folder, "o"), PREFIX)
             executable(os.path.join(openmpi, "bin", "mpirun"), "#!/bin/sh\necho no luck >&2\nexit 7\n")
             ucx = fake_ucx(os.path.join(folder, "u"))
             path = os.path.join(folder, "out.json")
@@ -209,8 +194,7 @@ class Nccl(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.library = os.path.join(cls.folder.name, "libnccl.so.2")
-        mpicc, source = os.path.join(PREFIX, "bin", "mpicc"), os.path.join(HERE, "fake_nccl.c")
-        subprocess.run([mpicc, "-shared", "-fPIC", "-o", cls.library, source, "-ldl"], check=True)
+        fake_nccl(cls.folder.name, PREFIX)
 
     @classmethod
     def tearDownClass(cls):

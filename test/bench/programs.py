@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 import unittest
 
+from fakes import corrupting_library
+
 PREFIX = os.environ.get("MPI_PREFIX", "")
 PROGRAMS = os.environ.get("BENCH_PROGRAMS") or os.path.join(PREFIX, "libexec", "weft", "bench")
 MPIEXEC = shlex.split(os.environ.get("MPIEXEC", "")) or [os.path.join(PREFIX, "bin", "mpiexec")]
@@ -67,13 +69,6 @@ def start(program, *options, ranks=2, before=()):
 def rows(out):
     """Returns the fields of each line that is not a comment."""
     return [line.split() for line in out.splitlines() if line.strip() and not line.startswith("#")]
-
-
-def corrupting_library(folder):
-    """Builds corrupt.c and returns its path."""
-    library = os.path.join(folder, "corrupt.so")
-    subprocess.run([MPICC, "-shared", "-fPIC", "-o", library, os.path.join(HERE, "corrupt.c")], check=True)
-    return library
 
 
 class Programs(unittest.TestCase):
@@ -251,7 +246,7 @@ class Programs(unittest.TestCase):
     def test_percentiles_include_a_slow_iteration(self):
         # One iteration of 20 waits 30 ms in the preloaded library: part of the mean, all of P100, not in P90.
         with tempfile.TemporaryDirectory() as folder:
-            library = corrupting_library(folder)
+            library = corrupting_library(folder, MPICC)
             before = ("env", "LD_PRELOAD=" + library, "CORRUPT=late")
             status, out, err = start("latency", "-i", "20", "-x", "2", "-m", "64:64", "-P", "50,100", before=before)
         self.assertEqual(status, 0, err)
@@ -371,7 +366,7 @@ class Programs(unittest.TestCase):
 
     def test_validation_finds_bytes_in_gaps(self):
         with tempfile.TemporaryDirectory() as folder:
-            library = corrupting_library(folder)
+            library = corrupting_library(folder, MPICC)
             for where, program, options, says in (
                 ("gap", "latency", ("-T", "mpi_int", "-D", "vect:2:1"), "written into a gap of a message"),
                 ("last", "latency", ("-T", "mpi_float"), "message of 64 bytes: byte 63"),
@@ -386,7 +381,7 @@ class Programs(unittest.TestCase):
 
     def test_validation_finds_a_wrong_byte(self):
         with tempfile.TemporaryDirectory() as folder:
-            library = corrupting_library(folder)
+            library = corrupting_library(folder, MPICC)
             for program in HEADERS:
                 for where, says in (("last", "instead of"), ("behind", "written behind the message")):
                     before = ("env", "LD_PRELOAD=" + library, "CORRUPT=" + where)

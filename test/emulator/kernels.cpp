@@ -246,6 +246,46 @@ class Work : public Kernel {
   uint64_t rounds_;
 };
 
+/// `weft_bench_delay` of bench/common/kernels.c: ends after a number of ns.
+class Delay : public Kernel {
+ public:
+  Delay(ContextObject&, void** parameters) : ns_(parameter<uint64_t>(parameters, 0)) {}
+  Turn turn(uint64_t time) override {
+    if (begin_ == 0) begin_ = time;
+    return time - begin_ < ns_ ? Turn::idle : Turn::ended;
+  }
+
+ private:
+  uint64_t begin_ = 0, ns_;
+};
+
+/// `weft_bench_copy` of bench/common/kernels.c: copies doubles between two strides.
+class StridedCopy : public Kernel {
+ public:
+  StridedCopy(ContextObject& context, void** parameters)
+      : context_(context),
+        to_(parameter<Address>(parameters, 0)),
+        to_stride_(parameter<uint64_t>(parameters, 1) * sizeof(double)),
+        from_(parameter<Address>(parameters, 2)),
+        from_stride_(parameter<uint64_t>(parameters, 3) * sizeof(double)),
+        count_(parameter<uint64_t>(parameters, 4)) {}
+  Turn turn(uint64_t) override {
+    char* to = translate_for(context_, to_, (count_ - 1) * to_stride_ + sizeof(double));
+    const char* from = translate_for(context_, from_, (count_ - 1) * from_stride_ + sizeof(double));
+    if (to == nullptr || from == nullptr) return Turn::illegal_address;
+    for (uint64_t i = 0; i < count_; ++i)
+      std::memcpy(to + i * to_stride_, from + i * from_stride_, sizeof(double));
+    return Turn::ended;
+  }
+
+ private:
+  ContextObject& context_;
+  Address to_;
+  uint64_t to_stride_;
+  Address from_;
+  uint64_t from_stride_, count_;
+};
+
 template <class K>
 std::unique_ptr<Kernel> create(ContextObject& context, void** parameters) {
   return std::make_unique<K>(context, parameters);
@@ -281,7 +321,9 @@ const KernelEntry* find_kernel(const char* name) {
                                         {"weft_enqueue", create_enqueue},
                                         {"weft_enqueue_small", create_enqueue_small},
                                         {"emucuda_spin", create<Spin>},
-                                        {"weft_bench_work", create<Work>}};
+                                        {"weft_bench_work", create<Work>},
+                                        {"weft_bench_delay", create<Delay>},
+                                        {"weft_bench_copy", create<StridedCopy>}};
   for (const KernelEntry& entry : entries)
     if (std::strcmp(entry.name, name) == 0) return &entry;
   return nullptr;
