@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft explain: prints the protocols of messages and the paths of collectives, one-sided operations and file accesses on
-# this machine, as selected by the library.
+# this machine, as selected by the library, or measures cold costs (cold.py).
 import argparse
 import ctypes
 import json
 import os
 import sys
 
-from weft_mpi import prefix, run_info
+from weft_mpi import cold, prefix, run_info
 
 KINDS = ("host", "pinned", "cuda", "mapped", "pool", "managed")
 SUFFIX = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+LARGEST_BYTES, COLD_BYTES = 64 << 20, 64 << 10
 COLLECTIVES = "allreduce reduce bcast scan exscan allgather alltoall gather scatter reduce_scatter_block".split()
 ONE_SIDED = "put get accumulate get_accumulate fetch_and_op compare_and_swap".split()
+OPERATIONS = ("send", "file", "program", *COLLECTIVES, *ONE_SIDED)
 FORMS = {
     "parts": "two-shot: reduce-scatter, then allgather",
     "whole vectors": "one-shot: every rank reads and combines all vectors",
@@ -41,9 +43,9 @@ def add_parser(subparsers):
         " one-sided operation, or the path of a collective among ranks of this host with one GPU each. The prediction"
         " ignores conditions known only at run time: failed access probes, exhausted credit, different memory kinds on"
         " other ranks. For a file: how data of this memory kind reaches it. For a program: for which MPI it was built"
-        " (`weft run-info`).",
+        " (`weft run-info`). With --cold: a short job measures what is slower at first than later.",
     )
-    parser.add_argument("what", choices=("send", "file", "program", *COLLECTIVES, *ONE_SIDED),
+    parser.add_argument("what", nargs="?", choices=OPERATIONS,
                         help="a message (send), a file, a program, a collective or a one-sided operation")  # fmt: skip
     parser.add_argument("path", nargs="?", help="the file of `weft explain file`, which need not exist, or the program")
     parser.add_argument(
@@ -61,19 +63,25 @@ def add_parser(subparsers):
         help="one-sided operations: window of MPI_Win_create, or memory of MPI_Win_allocate or MPI_Alloc_mem "
         "(allocate)",
     )
-    parser.add_argument("--bytes", type=size, default=64 << 20, help="largest size, such as 1M (64M)")
+    parser.add_argument("--bytes", type=size, help="largest size, such as 1M (64M); with --cold the only one (64K)")
     parser.add_argument("--block", type=size, help="strided message: bytes of each contiguous block of the sender")
+    parser.add_argument(
+        "--cold", action="store_true", help="measure what the first messages and collectives of a process cost here"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parse = parser.parse_known_args
 
-    def parse_path_last(args=None, namespace=None):
-        """Accepts the path after options, where argparse leaves it over."""
+    def parse_names_last(args=None, namespace=None):
+        """Accepts the operation and the path after options, where argparse leaves them over."""
         found, rest = parse(args, namespace)
-        if rest and not rest[0].startswith("-") and found.path is None:
-            found.path = rest.pop(0)
+        for name in ("what", "path"):
+            if rest and not rest[0].startswith("-") and getattr(found, name) is None:
+                setattr(found, name, rest.pop(0))
+        if found.what not in (None, *OPERATIONS):
+            parser.error(f"{found.what}: expected one of {', '.join(OPERATIONS)}")
         return found, rest
 
-    parser.parse_known_args = parse_path_last
+    parser.parse_known_args = parse_names_last
     return parser
 
 
@@ -86,7 +94,13 @@ def size(text):
 
 
 def run(arguments):
-    """Queries the library and prints the result."""
+    """Queries the library, or measures cold costs, and prints the result."""
+    if arguments.cold == (arguments.what is not None):
+        print("weft explain: use either --cold or the name of an operation, such as send", file=sys.stderr)
+        return 2
+    arguments.bytes = arguments.bytes or (COLD_BYTES if arguments.cold else LARGEST_BYTES)
+    if arguments.cold:
+        return cold.run(arguments)
     if arguments.what == "file":
         return run_file(arguments)
     if arguments.what == "program":
@@ -97,6 +111,11 @@ def run(arguments):
     if arguments.path is not None:
         print("weft explain: a path needs `weft explain file` or `program`", file=sys.stderr)
         return 2
+    return predict(arguments)
+
+
+def predict(arguments):
+    """Prints the paths of an operation, size by size."""
     collective = arguments.what in COLLECTIVES
     function = "MPIX_Explain_collective" if collective else "MPIX_Explain_send"
     table = collective_lines if collective else lines

@@ -2,6 +2,8 @@
 # weft explain, in this process. test/p2p compares its output with the engine's choices.
 import json
 
+from weft_mpi import cold
+
 
 def test_explain(weft, no_driver):
     facts = json.loads(weft("explain", "send", "--kind", "host", "--bytes", "1M", "--json").out)
@@ -68,3 +70,35 @@ def test_collectives(weft, no_driver):
     assert "8 ranks" in out and "kernels" in out and "Simple" in out and "derived for 8" in out
     assert "shared memory" in weft("explain", "bcast", "--kind", "host", "--ranks", "4").out
     assert weft("explain", "allreduce", "--kind", "pool").status == 1
+
+
+def test_cold(weft, emulated):
+    facts = json.loads(weft("explain", "--cold", "--bytes", "64K", "--json").out)
+    assert (facts["ranks"], facts["gpus"], facts["bytes"]) == (2, 2, 65536)
+    assert all(us > 0 for us in facts["total_us"].values())
+    helps = dict(line.split("\t")[::3] for line in cold.counters() if line.startswith(cold.COUNTERS))
+    assert {part["counter"]: part["help"] for part in facts["parts"]} == helps
+    assert not helps or sum(part["us"] for part in facts["parts"]) > 0
+    assert [part["us"] for part in facts["parts"]] == sorted((part["us"] for part in facts["parts"]), reverse=True)
+    out = weft("explain", "--bytes", "1K", "--cold").out
+    assert "2 GPUs, messages of 1024 bytes" in out and "MPI_Init" in out
+    assert all(text in out for text in helps.values())
+
+
+def test_cold_needs_a_gpu_or_host_memory(weft, no_driver):
+    refused = weft("explain", "--cold")
+    assert refused.status == 1 and "no usable GPU" in refused.err
+    out = weft("explain", "--cold", "--kind", "host", "--bytes", "8").out
+    assert "2 ranks of this host, host memory, messages of 8 bytes" in out
+    assert weft("explain", "--cold", "--kind", "pool").status == 2
+    assert weft("explain", "--cold", "send").status == 2
+    assert weft("explain").status == 2
+    assert weft("explain", "--cold", "--kind", "host", "--ranks", "1").status == 2
+    failed = weft("explain", "--cold", "--kind", "host", "--bytes", "4G")
+    assert failed.status == 1 and "the measurement failed: exit status 2: usage" in failed.err
+
+
+def test_names_may_follow_options(weft, no_driver, tmp_path):
+    assert "eager" in weft("explain", "--kind", "host", "send").out
+    assert weft("explain", "--kind", "host", "file", str(tmp_path / "new")).status == 0
+    assert weft("explain", "--kind", "host", "nonsense").status == 2
