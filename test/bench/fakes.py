@@ -15,10 +15,12 @@ def executable(path, text):
 
 
 def fake_openmpi(folder, prefix):
-    """Returns a prefix whose mpicc and mpirun are those of the prefix of Weft."""
+    """Returns a prefix whose mpicc, mpirun and library are those of the prefix of Weft."""
     executable(os.path.join(folder, "bin", "mpicc"), f'#!/bin/sh\nexec "{prefix}/bin/mpicc" "$@"\n')
     script = f'#!/bin/sh\n[ "$1" = --oversubscribe ] && shift\nexec "{prefix}/bin/mpiexec" "$@"\n'
     executable(os.path.join(folder, "bin", "mpirun"), script)
+    os.mkdir(os.path.join(folder, "lib"))
+    os.symlink(os.path.join(prefix, "lib", "compat", "libmpi.so.40"), os.path.join(folder, "lib", "libmpi.so.40"))
     return folder
 
 
