@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/cold.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/scope.hpp"
@@ -161,7 +162,10 @@ Status Mailbox::describe(Descriptor& descriptor) const {
 
 /// Maps a peer's region and verifies the path: the copy engine must read what the peer wrote.
 Status Mailbox::map(uint32_t peer, const Descriptor& descriptor) {
-  auto mapped = device::open_ipc(descriptor.handle, bytes(), descriptor.gpu.id, stream_.near());
+  auto mapped = [&] {
+    const cold::Timer timer(cold::Part::mappings);
+    return device::open_ipc(descriptor.handle, bytes(), descriptor.gpu.id, stream_.near());
+  }();
   if (!mapped) return Error(Errc::unsupported, mapped.error().message());
   peers_[peer] = *mapped;
   uint64_t mark = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/cold.hpp"
 #include "base/config.hpp"
 #include "device/copy.hpp"
 #include "device/ipc.hpp"
@@ -40,6 +41,7 @@ Result<CollectiveRegion*> RegionPool::lease(const device::Memory& near) {
     region->leased = true;
     return region.get();
   }
+  const cold::Timer timer(cold::Part::regions);
   auto memory = device::allocate_scratch(near, bytes);
   while (!memory && evict()) memory = device::allocate_scratch(near, bytes);
   if (!memory) return std::move(memory).error();

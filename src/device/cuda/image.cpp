@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "device/cuda/image.hpp"
 
+#include "base/cold.hpp"
 #include "base/config.hpp"
 
 namespace weft::device::cuda {
@@ -36,12 +37,14 @@ const void* image_of(Source source) {
 Code load_module(Source source, Module& module) {
   const void* const image = image_of(source);
   if (image == nullptr) return kNoBinary;
+  const cold::Timer timer(cold::Part::kernels);
   const Code code = driver().module_load_data(&module, image);
   if (code != kSuccess) module = nullptr;
   return code;
 }
 
 Code find_function(Module module, const char* name, Function& function) {
+  const cold::Timer timer(cold::Part::kernels);
   const Code code = driver().module_get_function(&function, module, name);
   if (code != kSuccess || driver().func_load == nullptr) return code;
   return driver().func_load(function);

@@ -8,6 +8,7 @@
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
+#include "base/cold.hpp"
 #include "base/config.hpp"
 #include "base/counters.hpp"
 #include "base/log.hpp"
@@ -97,6 +98,7 @@ bool ResidentKernel::gpu_is_shared() const {
 
 void ResidentKernel::open(WorkQueue& queue) {
   if (!enabled() || queue.kernels.resident_kernel == nullptr) return;
+  const cold::Timer timer(cold::Part::resident);
   using Params = kernel::ResidentKernelParams;
   constexpr size_t kRing = sizeof(kernel::Command) * Params::kSlots, kStatus = sizeof(kernel::Command);
   constexpr size_t kItems = sizeof(kernel::CopyItem) * Params::kItems;
