@@ -21,6 +21,10 @@ constexpr uint64_t kSweepIntervalNs = 50'000'000;
 counters::Counter foreign_messages(
     "memory.foreign_messages", counters::Unit::events,
     "Messages on mapped memory dropped because their sender is on another host");
+counters::Counter mapping_cost("gpu.mapping_cost_ns", counters::Unit::nanoseconds,
+                               "Time in which this process opens and closes a mapping of GPU memory, as last "
+                               "compared with the time that a mapping saves",
+                               counters::Kind::level);
 
 }  // namespace
 
@@ -82,6 +86,12 @@ Result<Mapping*> MemoryRegistry::open(ProcessId peer, const transport::cuda_ipc:
   return mapping;
 }
 
+uint64_t MemoryRegistry::mapping_ns() const {
+  const uint64_t ns = importer_.mapping_time().ns();
+  mapping_cost.add(ns - mapping_cost.value());
+  return ns;
+}
+
 /// A peer's memory is on a GPU of this process.
 void MemoryRegistry::note_shared_gpu(ProcessId peer, int device) {
   auto& peers = peers_on_gpu_[device];
@@ -116,6 +126,7 @@ void MemoryRegistry::sweep() {
 void MemoryRegistry::forget(ProcessId peer) {
   if (exporter_) exporter_->forget_peer(peer);
   importer_.drop_peer(peer);
+  mapping_rule_.forget(peer);
   for (auto& [device, peers] : peers_on_gpu_) peers.erase(peer);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "core/instance.hpp"
+#include "core/mapping_rule.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::core {
@@ -33,6 +34,15 @@ class MemoryRegistry final : private Poller {
                                                            const transport::cuda_ipc::Region& region,
                                                            const transport::cuda_ipc::Probe* probe,
                                                            const device::Memory& local);
+  /// Returns whether an access shall use a mapping of an allocation, which may have to be opened first
+  /// (MappingRule). `extra_ns()`, called only while the mapping is not bought, returns the time in ns that
+  /// this access takes longer without the mapping.
+  template <class ExtraNs>
+  [[nodiscard]] bool mapping_pays(const MappingRule::Key& key, ExtraNs&& extra_ns) {
+    return mapping_rule_.bought(key) || mapping_rule_.pays(key, extra_ns(), mapping_ns());
+  }
+  /// Returns whether mapping_pays() has returned true for a mapping.
+  [[nodiscard]] bool mapping_bought(const MappingRule::Key& key) { return mapping_rule_.bought(key); }
   /// Withdraws exported allocations that the program has freed and notifies the peers; call before an export.
   /// Sweeps only once in many calls.
   void withdraw_freed();
@@ -51,10 +61,12 @@ class MemoryRegistry final : private Poller {
   transport::cuda_ipc::Exporter& create_exporter();
   void sweep();
   void note_shared_gpu(ProcessId peer, int device);
+  [[nodiscard]] uint64_t mapping_ns() const;
 
   Instance& instance_;
   std::unique_ptr<transport::cuda_ipc::Exporter> exporter_;
   transport::cuda_ipc::Importer importer_;
+  MappingRule mapping_rule_;
   uint32_t calls_since_sweep_ = 0, polls_ = 0;
   uint64_t next_sweep_ns_ = 0;
   size_t exported_ = 0;                              ///< allocations known to peers at the last sweep

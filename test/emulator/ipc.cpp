@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "world.hpp"
@@ -23,6 +24,12 @@ struct Handle {
   char uuid[16];
 };
 static_assert(sizeof(Handle) == sizeof(IpcMemHandle));
+
+/// Sleeps for as many microseconds as the environment variable says.
+void sleep_for(const char* variable) {
+  const char* const us = std::getenv(variable);
+  if (us != nullptr) ::usleep(static_cast<useconds_t>(std::strtoul(us, nullptr, 10)));
+}
 
 bool already_opened(const std::string& handle) {
   for (const auto& [address, allocation] : world().allocations)
@@ -75,6 +82,7 @@ Code cuIpcOpenMemHandle_v2(Address* address, IpcMemHandle raw, unsigned) {
   std::memcpy(&handle, &raw, sizeof handle);
   if (handle.magic != kMagic) return kInvalidHandle;
   if (handle.pid == ::getpid()) return kInvalidContext;
+  sleep_for("EMUCUDA_IPC_OPEN_US");
   wait_for_kernels(context->device);
   const std::string bytes(reinterpret_cast<const char*>(&handle), sizeof handle);
   if (already_opened(bytes)) return kAlreadyMapped;
@@ -98,6 +106,7 @@ Code cuIpcCloseMemHandle(Address address) {
   forbid_unsafe("cuIpcCloseMemHandle outside relaxed capture mode");
   const auto at = starting_at(address, {Kind::imported});
   if (at == world().allocations.end()) return kInvalidValue;
+  sleep_for("EMUCUDA_IPC_CLOSE_US");
   wait_for_kernels(context->device);
   drain_all();
   free_allocation(at);

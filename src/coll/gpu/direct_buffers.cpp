@@ -132,6 +132,17 @@ uint64_t min_bytes_of_reduction(const Call& call) {
   return kernel_reduction(call).float_sum() ? value_for(call, crossover::direct_reduce_min) : UINT64_MAX;
 }
 
+/// Published by each rank: whether it has mapped what it stores to; a later one decides.
+enum class Outcome : uint8_t { mapped, not_yet, failed };
+
+Outcome outcome_of(const Status& able) {
+  if (able.ok()) return Outcome::mapped;
+  return able.error().code() == Errc::again ? Outcome::not_yet : Outcome::failed;
+}
+
+/// Mapping a buffer does not pay yet.
+Error not_yet() { return Error(Errc::again, "the buffers of other ranks are not mapped yet"); }
+
 }  // namespace
 
 bool wants_direct_buffers(const Call& call, uint64_t largest) {
@@ -223,10 +234,18 @@ void DirectBuffers::note_remote_region(uint32_t rank, const Region& region) cons
     comm_.instance.memory->importer().store_region(comm_.process(static_cast<int>(rank)), region);
 }
 
-/// Maps the buffers that this rank stores to.
+/// Extra time in ns of storing `bytes` bytes through a region instead of a mapped buffer: of an all-reduce of
+/// 256 MiB and an all-to-all of 16 MiB on four H200, a third to a half of its time (docs/adr/0011).
+uint64_t region_extra_ns(uint64_t bytes) {
+  constexpr uint64_t kBytesPerNs = 500;
+  return bytes / kBytesPerNs;
+}
+
+/// Maps the buffers that this rank stores to. Errc::again: for one of them this does not pay yet.
 Status DirectBuffers::map(const Call& call, const std::vector<Descriptor>& descriptors,
                           const device::Memory& near, device::kernel::Direct& direct) {
   const KernelCollective& c = direct.call;
+  bool pays = true;
   for (uint32_t rank = 0; rank < c.size; ++rank) {
     const Descriptor& descriptor = descriptors[rank];
     const auto peer = comm_.process(static_cast<int>(rank));
@@ -240,12 +259,18 @@ Status DirectBuffers::map(const Call& call, const std::vector<Descriptor>& descr
     }
     if (!stores_remotely(call) || moved == 0 || !(exchange || device::kernel::member(c.targets, rank)))
       continue;
+    if (!comm_.instance.memory->mapping_pays({peer, false, descriptor.region.buffer_id},
+                                             [&] { return region_extra_ns(moved); })) {
+      pays = false;
+      continue;
+    }
+    if (!pays) continue;
     auto mapping = comm_.instance.memory->open(peer, descriptor.region, nullptr, near);
     if (!mapping) return std::move(mapping).error();
     mappings_.push_back(*mapping);
     direct.out[rank] = reinterpret_cast<uint64_t>((*mapping)->at(descriptor.to[c.rank]));
   }
-  return {};
+  return pays ? Status() : Status(not_yet());
 }
 
 bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Memory& region, uint32_t limit,
@@ -272,20 +297,22 @@ bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Me
   }
   channel.exchanged(step, step);
   if (able.ok()) able = map(call, descriptors, region, plan.direct.emplace(Kernel{c, {}}));
-  const bool mapped = able.ok();
-  std::memcpy(channel.claim(step + 1, sizeof mapped), &mapped, sizeof mapped);
-  channel.publish(step + 1, sizeof mapped);
+  const Outcome own_outcome = outcome_of(able);
+  std::memcpy(channel.claim(step + 1, sizeof own_outcome), &own_outcome, sizeof own_outcome);
+  channel.publish(step + 1, sizeof own_outcome);
   for (uint32_t rank = 0; rank < c.size; ++rank) {
-    bool there;
-    std::memcpy(&there, channel.wait_published(static_cast<int>(rank), step + 1).data, sizeof there);
-    if (!there && able.ok())
-      able = Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot map a buffer: see its log");
+    Outcome outcome;
+    std::memcpy(&outcome, channel.wait_published(static_cast<int>(rank), step + 1).data, sizeof outcome);
+    if (outcome <= outcome_of(able)) continue;
+    able =
+        outcome == Outcome::not_yet
+            ? not_yet()
+            : Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot map a buffer: see its log");
   }
   channel.exchanged(step + 1, step + 1);
   if (able.ok() && !channel.broken()) return true;
   release();
-  if (channel.broken()) return false;
-  refused.hit(able.error().message());
+  if (!channel.broken() && outcome_of(able) == Outcome::failed) refused.hit(able.error().message());
   return false;
 }
 

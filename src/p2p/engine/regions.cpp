@@ -87,6 +87,9 @@ Result<size_t> Regions::append_export(const device::Memory& memory, uint32_t to,
   rts.flags |= ReadyToSend::kRegion;
   std::memcpy(out, &region, sizeof region);
   if (!exporter.probe_due(memory, to)) return sizeof(Region);
+  // The peer maps the bounce buffer with the first message anyhow.
+  if (auto arena = engine_.bounce_pool.arena(memory))
+    WEFT_TRY(exporter.place_probe((*arena)->memory, (*arena)->probe()));
   auto probe = exporter.probe(memory);
   if (!probe) return sizeof(Region);
   rts.flags |= ReadyToSend::kProbe;
@@ -161,7 +164,7 @@ Mapping* Regions::map(const Transfer& t, const ReadyToSend& rts) {
   return *mapping;
 }
 
-Mapping* Regions::map(const Transfer& t, uint64_t base, uint64_t buffer_id) {
+Mapping* Regions::map(const Transfer& t, uint64_t base, uint64_t buffer_id, uint64_t extra_ns) {
   auto& importer = engine_.importer();
   if (t.persistent_buffer && t.persistent_buffer->mapping != nullptr) {
     const PersistentBuffer& known = *t.persistent_buffer;
@@ -173,6 +176,9 @@ Mapping* Regions::map(const Transfer& t, uint64_t base, uint64_t buffer_id) {
   }
   const Region* region = importer.find(t.peer, base, buffer_id);
   if (region == nullptr) return nullptr;
+  if (!engine_.instance.memory->mapping_pays({t.peer, false, buffer_id}, [&] { return extra_ns; }) &&
+      !importer.maps(t.peer, *region, Opener(t).device))
+    return nullptr;
   const uint64_t epoch = region->epoch;
   auto mapping = open(t, *region);
   if (!mapping) return nullptr;

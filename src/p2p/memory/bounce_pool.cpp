@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include "base/assert.hpp"
+#include "base/cold.hpp"
 #include "base/config.hpp"
 #include "device/copy.hpp"
 #include "device/pool.hpp"
+#include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -14,7 +16,8 @@ namespace {
 config::Size setting_bytes(
     "gpu.bounce_bytes", size_t{16} << 20, 0, size_t{4} << 30,
     "Bytes of GPU memory per GPU for bounce buffers, into which messages are packed that a peer "
-    "cannot map or that are not contiguous. Allocated on first use; 0: stage through the host.",
+    "cannot map or has not mapped yet, or that are not contiguous. Allocated with the first message; 0: "
+    "memory is mapped with its first message, and what cannot be is staged through the host.",
     "GPU memory is scarce (smaller), or many large messages from pools or strided buffers are in "
     "flight (larger)");
 constexpr size_t kChunkBytes = size_t{2} << 20;  // of the bounce buffers, packed at a time
@@ -34,8 +37,10 @@ Result<BouncePool::Arena*> BouncePool::arena(const device::Memory& near) {
   const size_t chunks = chunk_count();
   if (chunks == 0)
     return Error(Errc::unsupported, "WEFT_GPU_BOUNCE_BYTES is smaller than one chunk: raise it");
+  const cold::Timer timer(cold::Part::bounce);
   const size_t data = chunks * kChunkBytes;
-  auto memory = device::allocate_scratch(near, data + chunks * kFlagBytes);
+  auto memory =
+      device::allocate_scratch(near, data + chunks * kFlagBytes + transport::cuda_ipc::Exporter::kProbeBytes);
   if (!memory) return std::move(memory).error();
   const std::vector<std::byte> zeros(chunks * kFlagBytes);
   if (auto zeroed =

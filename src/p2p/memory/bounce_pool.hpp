@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// BouncePool: bounce buffers in GPU memory. Device memory that a peer cannot map (pools, cuMemMap, managed),
-// or that is not contiguous, is packed into them chunk by chunk and read by the peer over NVLink or PCIe.
+// BouncePool: bounce buffers in GPU memory. Device memory that a peer cannot map (pools, managed) or has not
+// mapped yet, or that is not contiguous, is packed into them and read by the peer over NVLink or PCIe.
 // Threading: under the instance lock.
 #pragma once
 #include <cstddef>
@@ -39,6 +39,8 @@ class BouncePool {
     [[nodiscard]] uint64_t flags(uint32_t number) const {
       return memory.base + chunks * chunk + number * kFlagBytes;
     }
+    /// Returns the address of the bytes behind the flags for the probe of the GPU (Exporter::place_probe()).
+    [[nodiscard]] uint64_t probe() const { return memory.base + chunks * (chunk + kFlagBytes); }
   };
   static constexpr size_t kFlagBytes = device::TileSync::kTiles * sizeof(uint64_t);
   /// Chunks kept for messages that their receivers have requested, so that these always progress.

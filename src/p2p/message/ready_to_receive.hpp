@@ -18,7 +18,8 @@ inline constexpr size_t kRtrSlots = 32;  ///< advertised receives per rank, inde
 /// `failed` the sender owns the entry. `number` grows with each advertisement.
 struct ReadyToReceive {
   /// bounce: open for senders whose memory no peer can map; they write to a bounce buffer of the receiver.
-  enum Phase : uint64_t { idle, open, claimed, written, failed, bounce };
+  /// declined: the sender has not mapped the buffer, and its message comes by an RTS.
+  enum Phase : uint64_t { idle, open, claimed, written, failed, bounce, declined };
   static constexpr unsigned kPhaseBits = 3;
   static constexpr size_t kLine = transport::shm::kCacheLine;
   alignas(kLine) std::atomic<uint64_t> state;  ///< number << kPhaseBits | Phase

@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "base/cold.hpp"
 #include "base/config.hpp"
 #include "device/copy.hpp"
 #include "device/pool.hpp"
@@ -137,28 +138,38 @@ void Exporter::use_mailbox(Peer peer, uint64_t mailbox) {
 }
 
 Result<Probe> Exporter::probe(const device::Memory& memory) {
-  if (const auto at = probes_.find(memory.device); at != probes_.end()) return at->second.first;
-  auto scratch = device::allocate_scratch(memory, kProbeAllocation);
-  if (!scratch) return std::move(scratch).error();
-  Probe probe{};
+  if (const auto at = probes_.find(memory.device); at != probes_.end()) return at->second.probe;
+  const cold::Timer timer(cold::Part::probes);
+  auto block = device::allocate_scratch(memory, kProbeAllocation);
+  if (!block) return std::move(block).error();
+  auto probe = write_probe(*block, block->base);
+  if (!probe) {
+    device::free_scratch(*block);
+    return probe;
+  }
+  return probes_.emplace(memory.device, PlacedProbe{*probe, *block}).first->second.probe;
+}
+
+Status Exporter::place_probe(const device::Memory& block, uint64_t address) {
+  if (probes_.contains(block.device)) return {};
+  const cold::Timer timer(cold::Part::probes);
+  auto probe = write_probe(block, address);
+  if (!probe) return std::move(probe).error();
+  probes_.emplace(block.device, PlacedProbe{*probe, std::nullopt});
+  return {};
+}
+
+/// Writes the content of a probe into memory of the library.
+Result<Probe> Exporter::write_probe(const device::Memory& block, uint64_t address) const {
+  auto handle = device::export_ipc(block);
+  if (!handle) return std::move(handle).error();
+  auto id = device::id_of(block.device);
+  if (!id) return std::move(id).error();
+  Probe probe{describe(block, *handle, *id, epoch_), address, {}};
   std::random_device random;
   for (uint8_t& byte : probe.content) byte = static_cast<uint8_t>(random());
-  auto handle = device::export_ipc(*scratch);
-  auto id = device::id_of(memory.device);
-  Status status;
-  if (!handle)
-    status = std::move(handle).error();
-  else if (!id)
-    status = std::move(id).error();
-  else
-    status = device::copy(reinterpret_cast<void*>(scratch->base), *scratch, probe.content.data(),
-                          device::Memory{}, probe.content.size());
-  if (!status) {
-    device::free_scratch(*scratch);
-    return std::move(status).error();
-  }
-  probe.region = describe(*scratch, *handle, *id, epoch_);
-  probes_.emplace(memory.device, std::make_pair(probe, *scratch));
+  WEFT_TRY(device::copy(reinterpret_cast<void*>(address), block, probe.content.data(), device::Memory{},
+                        probe.content.size()));
   return probe;
 }
 
@@ -214,7 +225,8 @@ void Exporter::forget_peer(Peer peer) {
 
 void Exporter::close() {
   ++withdrawals_;
-  for (const auto& [device, entry] : probes_) device::free_scratch(entry.second);
+  for (const auto& [device, placed] : probes_)
+    if (placed.own) device::free_scratch(*placed.own);
   probes_.clear();
   exports_.clear();
   drops_.clear();

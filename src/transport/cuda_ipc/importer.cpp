@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/assert.hpp"
+#include "base/cold.hpp"
 #include "base/config.hpp"
 #include "base/events.hpp"
 #include "base/log.hpp"
@@ -43,21 +44,26 @@ config::Size setting_bytes(
     "the program communicates from more GPU memory than the limit (larger), or address space is "
     "limited (smaller)");
 
+config::Size setting_expected(
+    "gpu.mapping_expected_ns", 1'100'000, 0, uint64_t{1} << 40,
+    "Time in nanoseconds that opening and closing a mapping of another process's GPU memory is expected to "
+    "take until it has been measured; the default is that of two H200 that both processes see.");
+
 constexpr size_t kMaxRetiredBytes = size_t{256} << 20;
 
 void log_close(const Status& status) {
   if (!status) log::write(log::Level::warn, "%s", status.error().message().c_str());
 }
 
-/// Maps the probe, reads it and compares.
-Status read_probe(const Probe& probe, const device::Memory& local) {
-  auto mapped = device::open_ipc(probe.region.handle, probe.region.size, probe.region.device, local);
-  if (!mapped) return std::move(mapped).error();
+/// Reads the probe in a mapping of its region and compares.
+Status compare_probe(const Probe& probe, const device::Memory& mapped) {
+  const uint64_t offset = probe.address - probe.region.base;
+  if (offset > mapped.size || sizeof probe.content > mapped.size - offset)
+    return Error(Errc::intern, "the probe of a peer is not within its region");
   std::array<uint8_t, 16> seen{};
   static_assert(sizeof seen == sizeof probe.content);
-  Status status = device::copy(seen.data(), device::Memory{}, reinterpret_cast<void*>(mapped->base), *mapped,
-                               seen.size());
-  log_close(device::close_ipc(*mapped));
+  Status status = device::copy(seen.data(), device::Memory{}, reinterpret_cast<void*>(mapped.base + offset),
+                               mapped, seen.size());
   if (status.ok() && seen != probe.content)
     return Error(Errc::unsupported,
                  "CUDA IPC between this pair of GPUs delivers wrong bytes (the start-up test read other data "
@@ -65,7 +71,24 @@ Status read_probe(const Probe& probe, const device::Memory& local) {
   return status;
 }
 
+/// Maps the probe's own allocation, reads it and compares.
+Status read_probe(const Probe& probe, const device::Memory& local) {
+  const cold::Timer timer(cold::Part::probes);
+  auto mapped = device::open_ipc(probe.region.handle, probe.region.size, probe.region.device, local);
+  if (!mapped) return std::move(mapped).error();
+  Status status = compare_probe(probe, *mapped);
+  log_close(device::close_ipc(*mapped));
+  return status;
+}
+
+/// Returns whether two regions are one allocation.
+bool same_region(const Region& a, const Region& b) {
+  return a.base == b.base && a.buffer_id == b.buffer_id && a.epoch == b.epoch;
+}
+
 }  // namespace
+
+Importer::Importer() : time_(setting_expected) {}
 
 Result<Mapping*> Importer::open(Peer peer, const Region& region, const Probe* probe,
                                 const device::Memory& local) {
@@ -83,6 +106,10 @@ Result<Mapping*> Importer::open(Peer peer, const Region& region, const Probe* pr
                  "a peer's GPU buffer is mapped in another context of this process: "
                  "transfers of this context are staged");
   }
+  const auto probe_of_device = probes_.find({peer, region.device});
+  if (probe_of_device != probes_.end() && same_region(probe_of_device->second.region, region) &&
+      !path_tests_.contains({peer, region.device, local.device}))
+    return map_tested(key, probe_of_device->second, local);
   Status tested = test_path(peer, region, local);
   if (!tested) {
     refusals.add();
@@ -171,6 +198,7 @@ std::optional<uint64_t> Importer::take_mailbox_request(Peer peer) {
 Result<Mapping*> Importer::map_region(const Key& key, const Region& region, const device::Memory& local) {
   close_retired(Closing::all);
   evict_for(region.size);
+  const cold::Timer timer(cold::Part::mappings);
   auto mapped = open_memory(std::get<0>(key), region, local);
   if (!mapped && mapped.error().code() == Errc::again && retire_block(std::get<0>(key), region))
     mapped = open_memory(std::get<0>(key), region, local);
@@ -178,6 +206,8 @@ Result<Mapping*> Importer::map_region(const Key& key, const Region& region, cons
     refusals.add();
     return Error(Errc::unsupported, mapped.error().message());
   }
+  const bool first = !path_tests_.contains({std::get<0>(key), region.device, local.device});
+  first ? time_.opened_first(timer.elapsed_ns()) : time_.opened(timer.elapsed_ns());
   auto mapping = std::make_unique<Mapping>();
   mapping->memory_ = *mapped;
   mapping->base_ = region.base;
@@ -190,6 +220,27 @@ Result<Mapping*> Importer::map_region(const Key& key, const Region& region, cons
   bytes_ += region.size;
   opens.add();
   return mappings_.emplace(key, std::move(mapping)).first->second.get();
+}
+
+/// Maps the region that contains the probe of its device, and tests the path by it.
+Result<Mapping*> Importer::map_tested(const Key& key, const Probe& probe, const device::Memory& local) {
+  auto mapping = map_region(key, probe.region, local);
+  Status status;
+  if (mapping) {
+    const cold::Timer timer(cold::Part::probes);
+    status = compare_probe(probe, (*mapping)->memory());
+  } else {
+    status = mapping.error().copy();
+  }
+  path_tests_.emplace(PairKey{std::get<0>(key), probe.region.device, local.device},
+                      PathTest{status.ok(), status.ok() ? "" : status.error().message()});
+  if (status.ok()) return mapping;
+  if (mapping) {
+    refusals.add();
+    release(*mapping);
+    retire(mappings_.find(key));
+  }
+  return Error(Errc::unsupported, status.error().message());
 }
 
 Status Importer::test_path(Peer peer, const Region& region, const device::Memory& local) {
@@ -268,7 +319,9 @@ void Importer::close() {
 void Importer::close_mapping(Mapping& mapping) {
   closes.add();
   bytes_ -= mapping.memory_.size;
+  const cold::Timer timer(cold::Part::closes);
   log_close(device::close_ipc(mapping.memory_));
+  time_.closed(timer.elapsed_ns());
 }
 
 /// Removes a mapping from the cache.

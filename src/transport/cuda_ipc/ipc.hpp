@@ -22,6 +22,7 @@
 #include "device/ipc.hpp"
 #include "device/memory.hpp"
 #include "transport/cuda_ipc/mailbox.hpp"
+#include "transport/cuda_ipc/mapping_time.hpp"
 
 namespace weft::transport::cuda_ipc {
 
@@ -49,9 +50,10 @@ struct RegionName {
 /// Bytes of known content in the exporter's device memory, by which an importer tests the path.
 struct Probe {
   Region region;
+  uint64_t address;  ///< of the content, in the exporter
   std::array<uint8_t, 16> content;
 };
-static_assert(sizeof(Probe) == 136);
+static_assert(sizeof(Probe) == 144);
 
 /// Request to an importer to drop a mapping.
 struct Drop {
@@ -108,8 +110,14 @@ class Exporter {
     last->used = ++clock_;
     return ExportedRegion{&last->region, true};
   }
-  /// Returns the probe of `memory`'s device, to be sent with the first region of a (peer, device) pair.
+  /// Returns the probe of `memory`'s device, to be sent with the first region of a (peer, device) pair. It
+  /// has an allocation of its own unless place_probe() was called before.
   [[nodiscard]] Result<Probe> probe(const device::Memory& memory);
+  /// Places the probe of a device into `block`, an allocation of the library that peers map anyhow, at
+  /// kProbeBytes unused bytes from `address`: they test the path with the mapping of the block. Nothing is
+  /// done if the device has a probe. The block lives until close().
+  [[nodiscard]] Status place_probe(const device::Memory& block, uint64_t address);
+  static constexpr size_t kProbeBytes = sizeof(Probe::content);
   /// Returns true until probe_sent() for this peer and device.
   [[nodiscard]] bool probe_due(const device::Memory& memory, Peer peer) const;
   void probe_sent(const device::Memory& memory, Peer peer);
@@ -147,14 +155,19 @@ class Exporter {
   [[nodiscard]] Result<std::unique_ptr<DescriptorList>> descriptors_of(const device::Memory& memory);
   [[nodiscard]] Status check_descriptor_export(Peer peer) const;
   [[nodiscard]] Status send_descriptors(const Export& entry, Peer peer) const;
+  [[nodiscard]] Result<Probe> write_probe(const device::Memory& block, uint64_t address) const;
   using Table = std::map<uint64_t, Export>;  // by buffer id
   Table::iterator withdraw(Table::iterator at);
   [[nodiscard]] Table::iterator least_recent(bool with_descriptors);
   bool withdraw_idle();
   Table exports_;
-  std::vector<Drop> drops_;                                 // returned by the next sweep_freed()
-  Export* most_recent_ = nullptr;                           // null if withdrawn
-  std::map<int, std::pair<Probe, device::Memory>> probes_;  // by device
+  std::vector<Drop> drops_;        // returned by the next sweep_freed()
+  Export* most_recent_ = nullptr;  // null if withdrawn
+  struct PlacedProbe {
+    Probe probe;
+    std::optional<device::Memory> own;  ///< its own allocation; none: it is in a block of the library
+  };
+  std::map<int, PlacedProbe> probes_;  // by device
   std::vector<std::pair<Peer, int>> probes_sent_;
   std::map<Peer, uint64_t> mailboxes_;           // of peers that cannot acquire descriptors
   std::map<uint64_t, std::string> unsupported_;  // by buffer id: reason
@@ -197,7 +210,7 @@ extern counters::Counter mapping_hits;  ///< importer.cpp
 /// The process that maps: opens each allocation once and keeps at most gpu.ipc_max_mappings mappings.
 class Importer {
  public:
-  Importer() = default;
+  Importer();
   ~Importer() { close(); }
   Importer(const Importer&) = delete;
   Importer& operator=(const Importer&) = delete;
@@ -217,6 +230,10 @@ class Importer {
       return nullptr;
     retain(*last);
     return last;
+  }
+  /// Returns whether the region is mapped for a local device.
+  [[nodiscard]] bool maps(Peer peer, const Region& region, int device) const {
+    return mappings_.contains({peer, region.base, region.buffer_id, device});
   }
   /// Stores a region received from a peer until its drop.
   void store_region(Peer peer, const Region& region) {
@@ -254,6 +271,7 @@ class Importer {
   void close();
   [[nodiscard]] size_t mapped() const { return mappings_.size(); }
   [[nodiscard]] size_t mapped_bytes() const { return bytes_; }
+  [[nodiscard]] const MappingTime& mapping_time() const { return time_; }
 
  private:
   // The key is peer, base and buffer id in the exporter, local device. Runs of cuMemMap mappings can share a
@@ -266,6 +284,7 @@ class Importer {
     std::string reason;
   };
   [[nodiscard]] Status test_path(Peer peer, const Region& region, const device::Memory& local);
+  [[nodiscard]] Result<Mapping*> map_tested(const Key& key, const Probe& probe, const device::Memory& local);
   [[nodiscard]] Mapping* cached(const Key& key, const Region& region);
   void retire_stale(const Key& key, const Region& region);
   [[nodiscard]] Result<Mapping*> map_region(const Key& key, const Region& region,
@@ -297,6 +316,7 @@ class Importer {
   };
   std::map<Peer, PeerDescriptors> descriptors_;
   Mailbox mailbox_;
+  MappingTime time_;
   size_t bytes_ = 0;
   uint64_t clock_ = 0, closures_ = 0;
 };

@@ -13,6 +13,7 @@
 #include "p2p/engine/regions.hpp"
 #include "p2p/memory/device_copy.hpp"
 #include "p2p/message/validate.hpp"
+#include "p2p/protocol/device/choice.hpp"
 #include "p2p/protocol/device/protocols.hpp"
 
 namespace weft::p2p {
@@ -145,6 +146,23 @@ constinit const Protocol kBounce{.name = "bounce",
                                  .abort = abort_bounce,
                                  .on_chunk_ready = on_chunk_ready,
                                  .on_chunk_done = on_chunk_done};
+
+// Two H200, us one way by one copy, and packed: 8 B 4.6 and 15.4, 1 MiB 10.5 and 17.7, 4 MiB 18.4 and 27.3
+// (bench/results/pools.json). Larger messages are packed in chunks when the receiver requests them, for which
+// the sender must make progress.
+uint64_t bounce_extra_ns(uint64_t bytes) {
+  constexpr uint64_t kFixedNs = 9000, kBytesPerNs = 250;
+  const uint64_t packed_at_send = eager_pack_limit();
+  return kFixedNs + (bytes > packed_at_send ? bytes - packed_at_send : 0) / kBytesPerNs;
+}
+
+bool mapping_pays(Engine& engine, const Transfer& t) {
+  if (!t.memory.shareable()) return true;  // reported by the attempt
+  const core::MappingRule::Key key{t.peer, true, t.memory.buffer_id};
+  return engine.instance.memory->mapping_pays(key, [&] {
+    return engine.bounce_pool.arena(t.memory) ? bounce_extra_ns(t.bytes) : core::MappingRule::kNoOtherPath;
+  });
+}
 
 Result<PipelinedSend::Slot> BounceSend::reserve(const Transfer&, uint64_t bytes) {
   if (chunks.size() >= kMaxChunks) return Slot{};

@@ -45,6 +45,9 @@ struct BounceReceive final : ProtocolState {
   Limit::Use waiting_kernel;                        ///< eagerly packed: unpacked by the only get
 };
 
+/// Returns whether the receiver shall map the sender's allocation rather than read a bounce buffer. Accounts
+/// for the message if not.
+[[nodiscard]] bool mapping_pays(Engine& engine, const Transfer& t);
 /// Reserves chunks for a message that is packed at the send and appends EagerPack to its RTS. Returns the
 /// appended bytes; 0: the message is packed when the receiver requests it.
 [[nodiscard]] size_t append_eager_pack(Transfer& t, ReadyToSend& rts, std::byte* out);

@@ -24,6 +24,10 @@ enum class RtsSource : uint8_t { region, strided, bounce };
 /// Largest message in bytes that is packed eagerly, at the send (gpu.eager_pack_max).
 [[nodiscard]] uint64_t eager_pack_limit();
 
+/// Returns the time in ns that a message of `bytes` bytes takes longer through a bounce buffer than by one
+/// copy of mapped memory (docs/adr/0052).
+[[nodiscard]] uint64_t bounce_extra_ns(uint64_t bytes);
+
 /// Returns whether a receive of `capacity` bytes in GPU memory is advertised to its sender, which then writes
 /// into it (gpu.put).
 [[nodiscard]] bool may_put(uint64_t capacity);

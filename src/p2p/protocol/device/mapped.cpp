@@ -6,6 +6,7 @@
 #include "p2p/engine/protocol.hpp"
 #include "p2p/engine/regions.hpp"
 #include "p2p/message/validate.hpp"
+#include "p2p/protocol/device/bounce.hpp"
 #include "p2p/protocol/device/choice.hpp"
 #include "p2p/protocol/device/protocols.hpp"
 
@@ -34,6 +35,7 @@ std::optional<RtsPart> append_rts(Engine& engine, Transfer& t, ReadyToSend& rts,
                                   : "the buffer spans several allocations");
     return std::nullopt;
   }
+  if (!mapping_pays(engine, t)) return std::nullopt;
   auto size = regions.append_export(t.memory, t.peer, rts, out);
   if (!size) {
     no_export.hit(size.error().message());

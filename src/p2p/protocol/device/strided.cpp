@@ -12,6 +12,7 @@
 #include "p2p/engine/regions.hpp"
 #include "p2p/memory/device_copy.hpp"
 #include "p2p/message/validate.hpp"
+#include "p2p/protocol/device/bounce.hpp"
 #include "p2p/protocol/device/choice.hpp"
 #include "p2p/protocol/device/protocols.hpp"
 
@@ -77,7 +78,7 @@ std::optional<RtsPart> append_rts(Engine& engine, Transfer& t, ReadyToSend& rts,
   const std::byte* const first = t.data() + block->displacement;
   const auto extent_bytes = static_cast<size_t>(extent.high - extent.low);
   t.memory = device::widened(t.memory, first + extent.low, extent_bytes);
-  if (!t.memory.covers(first + extent.low, extent_bytes)) return std::nullopt;
+  if (!t.memory.covers(first + extent.low, extent_bytes) || !mapping_pays(engine, t)) return std::nullopt;
   const auto size = engine.regions.append_export(t.memory, t.peer, rts, out);
   if (!size) return std::nullopt;
   rts.flags |= ReadyToSend::kStrided;

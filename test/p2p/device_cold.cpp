@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The first messages from GPU memory, on a driver where opening a mapping takes 3 ms (ADR 0052): a pair opens
+// one bounce buffer in each direction, memory of the program is mapped once the messages have cost as much,
+// by size, and memory that comes and goes never is. Usage: device_cold auto|always
+#include <mpi.h>
+#include <weft.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "device/mpi_main.hpp"
+
+namespace {
+
+using weft::test::Buffer;
+using weft::test::cuda;
+
+constexpr size_t kSmall = 64 << 10, kLarge = 16 << 20;
+constexpr uint64_t kOpenNs = 3'000'000;  // EMUCUDA_IPC_OPEN_US
+constexpr uint64_t kLeastExtraNs =
+    9000;  // of a message through a bounce buffer (p2p/protocol/device/bounce.cpp)
+// On a busy machine an open takes longer than it should.
+constexpr uint64_t kMostMessages = 3000;
+
+int rank = 0, failures = 0;
+
+/// Value of a counter of the library in this process.
+uint64_t counter(const std::string& name) {
+  static char text[1 << 17];
+  MPIX_Counters(text, sizeof text, nullptr);
+  const char* const line = std::strstr(text, (name + "\t").c_str());
+  if (line != nullptr) return std::strtoull(line + name.size() + 1, nullptr, 10);
+  std::fprintf(stderr, "no counter %s\n", name.c_str());
+  std::exit(1);
+}
+
+/// Growth of a counter since the construction of the object.
+class Counted {
+ public:
+  explicit Counted(const char* name) : name_(name), before_(counter(name)) {}
+  [[nodiscard]] uint64_t growth() const { return counter(name_) - before_; }
+
+ private:
+  const char* name_;
+  uint64_t before_;
+};
+
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  ++failures;
+  std::fprintf(stderr, "rank %d: %s\n", rank, what);
+}
+
+Buffer allocate(size_t bytes) { return Buffer(Buffer::Kind::device, bytes, rank % cuda().devices); }
+
+/// Both ranks send and receive `bytes` bytes; returns the time in ns. `posted`: the receive is posted before
+/// the other rank sends, so that it is advertised.
+uint64_t exchange(Buffer& out, Buffer& in, size_t bytes, unsigned seed, bool posted = false) {
+  out.write(weft::test::pattern(bytes, seed + static_cast<unsigned>(rank)));
+  const int count = static_cast<int>(bytes), other = 1 - rank;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Barrier(MPI_COMM_WORLD);
+  const uint64_t begin = weft::monotonic_ns();
+  if (posted) {
+    MPI_Irecv(in.data(), count, MPI_BYTE, other, 0, MPI_COMM_WORLD, &request);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Send(out.data(), count, MPI_BYTE, other, 0, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  } else {
+    MPI_Sendrecv(out.data(), count, MPI_BYTE, other, 0, in.data(), count, MPI_BYTE, other, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+  }
+  const uint64_t end = weft::monotonic_ns();
+  auto seen = in.read();
+  seen.resize(bytes);
+  expect(seen == weft::test::pattern(bytes, seed + static_cast<unsigned>(other)), "wrong bytes");
+  return end - begin;
+}
+
+/// Sends until this rank has mapped the buffer of the other one; returns the number of exchanges.
+uint64_t until_mapped(Buffer& out, Buffer& in, size_t bytes) {
+  const Counted opens("gpu.ipc_opens");
+  uint64_t number = 0;
+  for (int mapped = 0; mapped == 0 && number < kMostMessages; ++number) {
+    exchange(out, in, bytes, static_cast<unsigned>(number));
+    const int own = opens.growth() != 0 ? 1 : 0;
+    MPI_Allreduce(&own, &mapped, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  }
+  return number;
+}
+
+void test_first_exchange() {
+  const Counted opens("gpu.ipc_opens"), closes("gpu.ipc_closes"), bounced("p2p.bounce_messages"),
+      packed("p2p.eager_pack_messages");
+  Buffer out = allocate(kSmall), in = allocate(kSmall);
+  const uint64_t first = exchange(out, in, kSmall, 1);
+  expect(opens.growth() == 1, "the first exchange opens one bounce buffer");
+  expect(closes.growth() == 0, "the first exchange closes nothing");
+  expect(first >= kOpenNs, "the emulated driver does not take the time that this test is about");
+  const Counted mapping_ns("device.cold_mappings_ns");
+  for (unsigned i = 0; i < 19; ++i) exchange(out, in, kSmall, i);
+  expect(opens.growth() == 1 && mapping_ns.growth() == 0,
+         "twenty exchanges of 64 KiB map no memory of the program");
+  expect(bounced.growth() + packed.growth() == 20, "they are read from the bounce buffer");
+}
+
+/// A message that travels by a mapping of the receiver does not make the sender map, too.
+void test_puts() {
+  const Counted opens("gpu.ipc_opens"), declined("p2p.declined_receives"), puts("p2p.puts");
+  Buffer out = allocate(kSmall), in = allocate(kSmall);
+  for (unsigned i = 0; i < 20; ++i) exchange(out, in, kSmall, i, true);
+  expect(opens.growth() == 0, "advertised receives are not mapped for a put");
+  expect(declined.growth() != 0, "a sender finds advertised receives");
+  expect(puts.growth() == 0, "no message is put");
+}
+
+/// Memory of the program is mapped when this pays, and no earlier.
+void test_mapping_pays() {
+  const Counted mapped("p2p.mapped_messages"), puts("p2p.puts");
+  Buffer out = allocate(kSmall), in = allocate(kSmall);
+  uint64_t cost = counter("gpu.mapping_cost_ns");
+  const uint64_t small = until_mapped(out, in, kSmall);
+  cost = std::max(cost, counter("gpu.mapping_cost_ns"));
+  MPI_Allreduce(MPI_IN_PLACE, &cost, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+  expect(small > 20 && small < kMostMessages, "64 KiB are mapped after many messages");
+  // The messages before have cost at most a mapping, so the sum is at most twice the best choice.
+  expect((small - 1) * kLeastExtraNs <= cost, "messages without a mapping cost more than a mapping");
+  for (unsigned i = 0; i < 20; ++i) exchange(out, in, kSmall, i);
+  expect(mapped.growth() + puts.growth() >= 20, "mapped memory is used");
+  Buffer large_out = allocate(kLarge), large_in = allocate(kLarge);
+  const uint64_t large = until_mapped(large_out, large_in, kLarge);
+  expect(large < small, "larger messages are mapped after fewer of them");
+}
+
+/// A program that allocates in each step takes the bounce buffer, and its memory is not kept.
+void test_fresh_allocations() {
+  constexpr unsigned kSteps = 60;
+  const Counted opens("gpu.ipc_opens"), mapping_ns("device.cold_mappings_ns");
+  uint64_t live = 0;
+  for (unsigned step = 0; step < kSteps; ++step) {
+    Buffer out = allocate(kSmall), in = allocate(kSmall);
+    exchange(out, in, kSmall, step);
+    if (step == 0) live = cuda().live_bytes();
+    expect(cuda().live_bytes() == live, "memory of earlier steps is kept");
+  }
+  expect(opens.growth() == 0 && mapping_ns.growth() == 0, "memory of one step is not mapped");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int ranks = 0;
+  weft::test::start(argc, argv, rank, ranks);
+  if (argc > 1 && std::strcmp(argv[1], "always") == 0) {
+    const Counted opens("gpu.ipc_opens"), bounced("p2p.bounce_messages"), packed("p2p.eager_pack_messages");
+    Buffer out = allocate(kSmall), in = allocate(kSmall);
+    exchange(out, in, kSmall, 1);
+    expect(opens.growth() != 0 && bounced.growth() + packed.growth() == 0, "the first message is mapped");
+  } else {
+    test_first_exchange();
+    test_puts();
+    test_fresh_allocations();
+    test_mapping_pays();
+  }
+  return weft::test::finish(failures);
+}
