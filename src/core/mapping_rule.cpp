@@ -8,10 +8,10 @@ namespace {
 
 config::Choice setting_mapping{
     "gpu.mapping",
-    0,
+    1,
     {"auto", "always"},
-    "When GPU memory of the program is mapped by other processes: auto (when the messages that were copied "
-    "through bounce buffers have cost as much time as a mapping), always (with its first message)."};
+    "When GPU memory of the program is mapped by other processes: always (with its first message), auto (when "
+    "the messages that were copied through bounce buffers have cost as much time as a mapping)."};
 
 constexpr size_t kMaxEntries = 8192;
 
