@@ -20,13 +20,13 @@ struct MPI_T_cvar_handle_t {
 
 namespace weft::tool {
 
-using api::g_instance, api::to_communicator;
+using api::apply_hints, api::g_instance, api::to_communicator;
 
 namespace {
 
 constexpr int kMaxText = 4096;  // characters of a text, with the terminating zero
 
-Slab<MPI_T_cvar_handle_t>& handles() {
+Slab<MPI_T_cvar_handle_t>& cvar_handles() {
   static auto& slab = *new Slab<MPI_T_cvar_handle_t>;
   return slab;
 }
@@ -131,14 +131,14 @@ int write_setting(config::Setting& setting, const std::string& text) {
 }  // namespace
 
 void free_cvar_handles() {
-  handles().for_each([](MPI_T_cvar_handle_t& handle) { handles().destroy(&handle); });
+  cvar_handles().for_each([](MPI_T_cvar_handle_t& handle) { cvar_handles().destroy(&handle); });
 }
 
 }  // namespace weft::tool
 
 namespace weft::api::impl {
 
-using tool::handles;
+using tool::cvar_handles;
 
 int T_cvar_get_num(int* num_cvar) {
   WEFT_TOOL_CALL(Call);
@@ -182,7 +182,7 @@ int T_cvar_handle_alloc(int cvar_index, void* obj_handle, MPI_T_cvar_handle* han
   const tool::ControlVariable& variable = table[static_cast<size_t>(cvar_index)];
   tool::Binding object;
   if (!tool::bind(variable.binding, obj_handle, object)) return MPI_T_ERR_INVALID_HANDLE;
-  MPI_T_cvar_handle_t* const made = handles().create(MPI_T_cvar_handle_t{&variable, object});
+  MPI_T_cvar_handle_t* const made = cvar_handles().create(MPI_T_cvar_handle_t{&variable, object});
   if (made == nullptr) return MPI_T_ERR_OUT_OF_HANDLES;
   *handle = made;
   tool::assign(count, tool::value_of(variable) == tool::Value::text ? tool::kMaxText : 1);
@@ -191,15 +191,16 @@ int T_cvar_handle_alloc(int cvar_index, void* obj_handle, MPI_T_cvar_handle* han
 
 int T_cvar_handle_free(MPI_T_cvar_handle* handle) {
   WEFT_TOOL_CALL(Call);
-  if (handle == nullptr || handles().check(*handle) != HandleState::live) return MPI_T_ERR_INVALID_HANDLE;
-  handles().destroy(*handle);
+  if (handle == nullptr || cvar_handles().check(*handle) != HandleState::live)
+    return MPI_T_ERR_INVALID_HANDLE;
+  cvar_handles().destroy(*handle);
   *handle = MPI_T_CVAR_HANDLE_NULL;
   return MPI_SUCCESS;
 }
 
 int T_cvar_read(MPI_T_cvar_handle handle, void* buf) {
   WEFT_TOOL_CALL(ObjectCall);
-  if (handles().check(handle) != HandleState::live || !tool::bound(handle->object))
+  if (cvar_handles().check(handle) != HandleState::live || !tool::bound(handle->object))
     return MPI_T_ERR_INVALID_HANDLE;
   if (buf == nullptr) return MPI_T_ERR_INVALID;
   tool::read(*handle, buf);
@@ -208,7 +209,7 @@ int T_cvar_read(MPI_T_cvar_handle handle, void* buf) {
 
 int T_cvar_write(MPI_T_cvar_handle handle, const void* buf) {
   WEFT_TOOL_CALL(ObjectCall);
-  if (handles().check(handle) != HandleState::live || !tool::bound(handle->object))
+  if (cvar_handles().check(handle) != HandleState::live || !tool::bound(handle->object))
     return MPI_T_ERR_INVALID_HANDLE;
   std::string text;
   if (buf == nullptr || !tool::text_of(*handle->variable, buf, text)) return MPI_T_ERR_INVALID;

@@ -13,7 +13,7 @@
 
 namespace weft::tool {
 
-using api::g_instance, api::to_communicator;
+using api::g_instance, api::to_communicator, api::to_file, api::to_window;
 
 namespace {
 

@@ -12,7 +12,7 @@
 
 namespace weft::tool {
 
-using api::g_instance, api::g_state, api::State, api::to_communicator;
+using api::g_instance, api::g_state, api::State, api::to_communicator, api::to_file, api::to_window;
 
 namespace {
 
