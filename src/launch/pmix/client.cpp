@@ -313,9 +313,9 @@ int Client::universe_size() {
 Status Client::finalize() {
   if (!open_) return Error(Errc::other, "finalize was called twice");
   open_ = false;
+  const int status = call_.PMIx_Finalize(nullptr, 0);
   name_.release();
-  if (int status = call_.PMIx_Finalize(nullptr, 0); status != kSuccess)
-    return failure("leaving the job", status);
+  if (status != kSuccess) return failure("leaving the job", status);
   return {};
 }
 
