@@ -275,6 +275,9 @@ def arguments():
     )
     parser.add_argument("--json", metavar="FILE", help="result file (bench/results/programs-<ranks>.json)")
     chosen = parser.parse_args()
+    for text in chosen.also:
+        if ": " not in text:
+            parser.error(f"--also: '{text}' is not NAME: COMMAND")
     chosen.weft = os.path.abspath(chosen.weft)
     chosen.programs = programs_of(chosen.scale, chosen.memory) + [command(text, chosen.figure) for text in chosen.also]
     if chosen.only:

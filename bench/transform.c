@@ -5,9 +5,8 @@
 //   -n EDGE   of the cube (64)
 //   -r PAIRS  of transforms (200)
 //   -s STEPS  redistributions of a transform, an even number (4)
-//   -x HOW    p2p: for each rank a kernel packs, the program waits for it and sends (p2p); p2p_pl: the same
-//   with
-//             nonblocking sends; a2a, a2av: MPI_Alltoall, MPI_Alltoallv
+//   -x HOW    p2p: for each rank a kernel packs, the program waits for it and sends; p2p_pl: the same with
+//             nonblocking sends; a2a, a2av: MPI_Alltoall, MPI_Alltoallv (p2p)
 //   -d KIND   cuda or host memory (cuda)
 //   -j FILE   JSON output
 #define _GNU_SOURCE
@@ -34,7 +33,9 @@ static struct {
 
 static int rank, ranks;
 static size_t block, local;  // doubles of a message, and of the part of a rank
-static double *data, *work, *out, *in;
+static double *data, *work, *out;
+static double* in[2];  // by turns: kernels may still unpack one while messages arrive in the other
+static int turn;
 static MPI_Request *sends, *receives;
 static int *counts, *displacements;
 
@@ -79,9 +80,11 @@ static void unpack(int from, const double* memory) {
 }
 
 static void redistribute_by_messages(bool pipelined) {
+  double* const into = in[turn];
+  turn = !turn;
   for (int step = 1; step < ranks; ++step) {
     const int from = (rank - step + ranks) % ranks;
-    MPI_Irecv(in + (size_t)from * block, (int)block, MPI_DOUBLE, from, TAG, MPI_COMM_WORLD,
+    MPI_Irecv(into + (size_t)from * block, (int)block, MPI_DOUBLE, from, TAG, MPI_COMM_WORLD,
               &receives[step - 1]);
   }
   for (int step = 1; step < ranks; ++step) {
@@ -96,7 +99,7 @@ static void redistribute_by_messages(bool pipelined) {
   for (int step = 1; step < ranks; ++step) {
     int index = 0;
     MPI_Waitany(ranks - 1, receives, &index, MPI_STATUS_IGNORE);
-    unpack((rank - index - 1 + ranks) % ranks, in);
+    unpack((rank - index - 1 + ranks) % ranks, into);
   }
   if (pipelined) MPI_Waitall(ranks - 1, sends, MPI_STATUSES_IGNORE);
 }
@@ -105,11 +108,11 @@ static void redistribute_by_collective(bool vector) {
   for (int to = 0; to < ranks; ++to) pack(to);
   wait_for_kernels();
   if (vector)
-    MPI_Alltoallv(out, counts, displacements, MPI_DOUBLE, in, counts, displacements, MPI_DOUBLE,
+    MPI_Alltoallv(out, counts, displacements, MPI_DOUBLE, in[0], counts, displacements, MPI_DOUBLE,
                   MPI_COMM_WORLD);
   else
-    MPI_Alltoall(out, (int)block, MPI_DOUBLE, in, (int)block, MPI_DOUBLE, MPI_COMM_WORLD);
-  for (int from = 0; from < ranks; ++from) unpack(from, in);
+    MPI_Alltoall(out, (int)block, MPI_DOUBLE, in[0], (int)block, MPI_DOUBLE, MPI_COMM_WORLD);
+  for (int from = 0; from < ranks; ++from) unpack(from, in[0]);
 }
 
 static void transform(void) {
@@ -210,7 +213,7 @@ static void prepare(void) {
     counts[i] = (int)block;
     displacements[i] = (int)block * i;
   }
-  double** const arrays[] = {&data, &work, &out, &in};
+  double** const arrays[] = {&data, &work, &out, &in[0], &in[1]};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) *arrays[i] = allocate();
   if (options.cuda) bench_kernels_load();
 }
@@ -256,7 +259,8 @@ int main(int argc, char** argv) {
   release(data);
   release(work);
   release(out);
-  release(in);
+  release(in[0]);
+  release(in[1]);
   MPI_Finalize();
   return any_wrong;
 }
