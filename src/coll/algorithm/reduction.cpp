@@ -122,7 +122,8 @@ void DirectReduceScatter::reduce(void* target, Stage& stage) const {
   const bool whole = call_.op->user || size == 0;
   const int64_t block = whole ? mine_.count : std::max<int64_t>(1, kBlockBytes / size);
   if (call_.size == 1 && target == own) return;
-  const bool in_rank_order = rank_order(call_);
+  // Kernels combine in rank order, and so does the host for them.
+  const bool in_rank_order = rank_order(call_) || call_.gpu.on_device();
   for (int64_t first = 0; first < mine_.count; first += block) {
     const int64_t n = std::min(block, mine_.count - first);
     ReceivedTerms terms{call_, terms_, own, stage, first, n};

@@ -95,9 +95,12 @@ Status Domain::map(const host::SlotChannel& channel) {
                 sizeof(Descriptor));
   std::vector<RankGpu> gpus;
   for (const Descriptor& descriptor : descriptors) gpus.push_back(descriptor.gpu);
-  const RankGpu& own = gpus[static_cast<size_t>(comm_.rank())];
-  if (const auto device = device::find_device(own.id))
-    resources_.max_blocks = record_sharing(gpus, comm_.rank(), *device);
+  int device = -1;  // unknown
+  if (resources_.region != nullptr)
+    device = resources_.region->memory.device;
+  else if (const auto found = device::find_device(gpus[static_cast<size_t>(comm_.rank())].id))
+    device = *found;
+  resources_.max_blocks = record_sharing(gpus, comm_.rank(), device);  // equal on all ranks
   WEFT_TRY(std::move(mapped_));
   epoch_ = 0;
   for (int rank = 0; rank < comm_.size(); ++rank) {

@@ -17,6 +17,16 @@ bool reached(const device::Memory& near, const Operand& operand) {
   return operand.classified && device::can_reduce(near, operand.memory);
 }
 
+/// Why kernels on the GPU of `near` cannot compute the reduction; null if they can.
+const char* why_no_kernel(const Call& call, const device::Memory& near, bool send, bool recv) {
+  if (call.inter()) return "its communicator is an intercommunicator";
+  if (!reduction_of(*call.op, *call.recv.type).defined())
+    return "no kernel supports this operation on this type";
+  if ((send && !reached(near, call.send)) || (recv && !reached(near, call.recv)))
+    return "a kernel on the GPU of one operand cannot access the other operand";
+  return nullptr;
+}
+
 }  // namespace
 
 device::Reduction reduction_of(const core::Op& op, const datatype::Datatype& type) {
@@ -33,14 +43,10 @@ const char* choose_gpu(Call& call) {
   const device::Memory& near = recv && call.recv.on_device() ? call.recv.memory : call.send.memory;
   const auto bytes = static_cast<uint64_t>(call.send.count * call.recv.type->size());
   if (bytes < crossover::reduce_min) return "";
-  if (bytes <= kMaxTimeSlicedHostBytes && device::time_sliced(near.device)) return "";
-  if (call.inter()) return "its communicator is an intercommunicator";
-  if (!reduction_of(*call.op, *call.recv.type).defined())
-    return "no kernel supports this operation on this type";
-  if ((send && !reached(near, call.send)) || (recv && !reached(near, call.recv)))
-    return "a kernel on the GPU of one operand cannot access the other operand";
-  call.on_gpu = true;
-  call.gpu = near;
+  const bool host_is_faster = bytes <= kMaxTimeSlicedHostBytes && device::time_sliced(near.device);
+  if (const char* refused = why_no_kernel(call, near, send, recv)) return host_is_faster ? "" : refused;
+  call.on_gpu = !host_is_faster;
+  call.gpu = near;  // also on the host the terms keep the order of kernels
   return "";
 }
 

@@ -193,9 +193,8 @@ Code issue_batch(std::span<const kernel::CopyItem> items, cuda::Stream stream) {
 }
 
 /// Submits copies to the copy engines, as batches if the driver supports them. The stream's mutex is held.
-Code issue(std::span<const kernel::CopyItem> items, TrackedStream& tracked, CopyForm form,
-           const Memory& dst) {
-  if (form == CopyForm::staged && !cuda::can_stage(items, tracked, dst)) form = CopyForm::plain;
+Code issue(std::span<const kernel::CopyItem> items, TrackedStream& tracked, CopyForm form) {
+  if (form == CopyForm::staged && !cuda::can_stage(tracked)) form = CopyForm::plain;
   if (form == CopyForm::plain && items.size() > 1 && cuda::driver().memcpy_batch_async != nullptr)
     return issue_batch(items, tracked.stream);
   const auto submit_one = [&](const kernel::CopyItem& item) {
@@ -275,7 +274,7 @@ Result<Ticket> copy_batch_async(const CopyOp* copies, size_t count, const Memory
   if (!found) return std::move(found).error();
   WorkQueue& queue = **found;
   if (is_pageable_in_time_slices(queue, dst_memory, src_memory)) [[unlikely]] {
-    if (auto pinned = lease_pinned(dst_memory.on_device() ? dst_memory : src_memory)) {
+    if (auto pinned = lease_pinned(dst_memory.known_to_driver() ? dst_memory : src_memory)) {
       WEFT_TRY(copy_through(pinned->data(), pinned->memory(), pinned->size(), {copies, count}, dst_memory,
                             src_memory));
       return Ticket();
@@ -290,12 +289,12 @@ Result<Ticket> copy_batch_async(const CopyOp* copies, size_t count, const Memory
       cuda::start_resident_kernel(queue);
     if (taken.pending()) return taken;
   }
-  const CopyForm form = cuda::form_of(queue, dst_memory, src_memory);
+  const CopyForm form = cuda::form_of(queue, dst_memory, src_memory, {copies, count});
   const char* call = batch.size() == 1 ? "cuMemcpyAsync" : "batch of copies";
   const auto issue_all = [&](TrackedStream& tracked) {
     Code code = cuda::kSuccess;
     for (; code == cuda::kSuccess && !batch.empty(); batch = batches.next())
-      code = issue(batch, tracked, form, dst_memory);
+      code = issue(batch, tracked, form);
     return code;
   };
   auto ticket = submit(queue, dst_memory, src_memory, role, call, issue_all, chain);
@@ -310,9 +309,11 @@ Result<Ticket> copy_signal_async(void* dst, const Memory& dst_memory, const void
     return copy_async(dst, dst_memory, src, src_memory, n, role);
   auto queue = queue_for(dst_memory, src_memory);
   if (!queue) return std::move(queue).error();
+  const CopyOp piece{dst, src, n};
+  const CopyForm form = cuda::form_of(**queue, dst_memory, src_memory, {&piece, 1});
   return submit(**queue, dst_memory, src_memory, role, "cuMemcpyAsync", [&](TrackedStream& tracked) {
     const kernel::CopyItem item{address(dst), address(src), n};
-    const Code code = issue({&item, 1}, tracked, cuda::form_of(**queue, dst_memory, src_memory), dst_memory);
+    const Code code = issue({&item, 1}, tracked, form);
     if (code != cuda::kSuccess) return code;
     const Code signal =
         cuda::driver().stream_write_value64(tracked.stream, word, value, cuda::kWriteValueDefault);
@@ -333,18 +334,18 @@ Ticket cuda::pack_ticket(WorkQueue& queue, uint32_t id) {
 Result<Ticket> cuda::copy_engines_async(WorkQueue& queue, const Memory& dst, const Memory& src,
                                         StreamRole role, std::span<const CopyOp> copies) {
   KernelBatches batches(copies.data(), copies.size());
-  const CopyForm form = cuda::form_of(queue, dst, src);
+  const CopyForm form = cuda::form_of(queue, dst, src, copies);
   return submit(queue, dst, src, role, "batch of copies", [&](TrackedStream& tracked) {
     Code code = cuda::kSuccess;
     for (auto batch = batches.next(); code == cuda::kSuccess && !batch.empty(); batch = batches.next())
-      code = issue(batch, tracked, form, dst);
+      code = issue(batch, tracked, form);
     return code;
   });
 }
 
 Result<Ticket> cuda::resubmit_items(WorkQueue& queue, std::span<const kernel::CopyItem> items) {
   return submit(queue, {}, {}, StreamRole::aux, "cuMemcpyAsync",
-                [&](TrackedStream& tracked) { return issue(items, tracked, CopyForm::plain, {}); });
+                [&](TrackedStream& tracked) { return issue(items, tracked, CopyForm::plain); });
 }
 
 void cuda::start_resident_kernel(WorkQueue& queue) {

@@ -8,6 +8,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "device/queue/time_sliced_copy.hpp"
 #include "device/queue/work_queue.hpp"
 
 namespace weft::device {
@@ -92,16 +93,20 @@ Result<PinnedBuffer> lease_pinned(const Memory& near) {
                  "pinned staging memory needs a GPU buffer's context (the buffer is on the host)");
   auto found = cuda::queue_of(near);
   if (!found) return std::move(found).error();
-  cuda::WorkQueue& queue = **found;
+  return cuda::lease_spare(**found, 0);
+}
+
+Result<PinnedBuffer> cuda::lease_spare(WorkQueue& queue, size_t spare) {
   const std::lock_guard lock(queue.mutex);
+  // One chunk is always granted, so that a chunk larger than the cap cannot stop every transfer.
+  const size_t most = std::max<size_t>(1, setting_bytes / setting_chunk);
+  const size_t leased = queue.chunks.size() - queue.free_chunks.size();
+  if (leased + 1 + spare > most) return Error(Errc::again, "all pinned staging chunks are in use");
   if (!queue.free_chunks.empty()) {
     char* chunk = queue.free_chunks.back();
     queue.free_chunks.pop_back();
     return PinnedAccess::buffer(chunk, setting_chunk, queue);
   }
-  // One chunk is always granted, so that a chunk larger than the cap cannot stop every transfer.
-  if (!queue.chunks.empty() && (queue.chunks.size() + 1) * setting_chunk > setting_bytes)
-    return Error(Errc::again, "all pinned staging chunks are in use");
   const cuda::CurrentContext current(queue.context);
   const cuda::RelaxedCapture relaxed;
   if (current.code() != cuda::kSuccess)
