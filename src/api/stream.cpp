@@ -109,7 +109,7 @@ Result<EnqueueArguments> check(EntryPoint& entry, const void* buf, MPI_Count cou
 /// The GPU writes the status, so it must be in memory that the GPU can write.
 Result<stream::StatusAddress> status_address(MPI_Status* status) {
   if (status == MPI_STATUS_IGNORE) return stream::StatusAddress{nullptr};
-  const device::Memory memory = device::classify(status);
+  const device::Memory memory = device::classify_in_stream(status);
   if (memory.known_to_driver() && !memory.on_device()) return stream::StatusAddress{status};
   return Error(
       Errc::arg,

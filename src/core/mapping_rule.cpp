@@ -10,15 +10,18 @@ config::Choice setting_mapping{
     "gpu.mapping",
     1,
     {"auto", "always"},
-    "When GPU memory of the program is mapped by other processes: always (with its first message), auto (when "
+    "When GPU memory of the program is mapped by other processes: always (with its first message), auto "
+    "(when "
     "the messages that were copied through bounce buffers have cost as much time as a mapping)."};
 
 constexpr size_t kMaxEntries = 8192;
 
 }  // namespace
 
+bool MappingRule::maps_at_once() { return setting_mapping.is("always"); }
+
 bool MappingRule::bought(const Key& key) {
-  if (key == last_bought_ || setting_mapping.is("always")) [[likely]]
+  if (maps_at_once() || key == last_bought_) [[likely]]
     return true;
   const auto at = spent_ns_.find(key);
   if (at == spent_ns_.end() || at->second != kBought) return false;

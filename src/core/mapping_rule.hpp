@@ -23,6 +23,8 @@ class MappingRule {
   /// Extra time of an access that has no other path than the mapping.
   static constexpr uint64_t kNoOtherPath = UINT64_MAX;
 
+  /// Whether all memory is mapped with its first message (gpu.mapping=always).
+  [[nodiscard]] static bool maps_at_once();
   /// Returns whether the mapping is bought already.
   [[nodiscard]] bool bought(const Key& key);
   /// Accounts for one access: `extra_ns` is the time that it takes longer without the mapping, `mapping_ns`

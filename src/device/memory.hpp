@@ -48,7 +48,8 @@ extern std::atomic<bool> driver_open;
 /// The GPU allocation that a query has found last. It may have been freed since.
 extern std::atomic<uintptr_t> recent_base;
 extern std::atomic<size_t> recent_size;
-[[nodiscard]] Memory query(const void* p);
+enum class Copies : bool { finish, leave };
+[[nodiscard]] Memory query(const void* p, Copies copies);
 [[nodiscard]] bool host_without_query(const void* p);
 }  // namespace detail
 
@@ -63,12 +64,18 @@ void close();
 [[nodiscard]] std::string absence();
 
 /// Classifies a buffer with one cuPointerGetAttributes, or two if the memory differs in kind from that of the
-/// last call. Returns host without a driver, before cuInit
-/// of the application, and for addresses on the caller's stack.
+/// last call. Waits for copies of the application that have returned before they are done
+/// (cuda::finish_memops()). Returns host without a driver, before cuInit of the application, and for
+/// addresses on the caller's stack.
 [[nodiscard]] inline Memory classify(const void* p) {
   if (!available()) [[likely]]
     return {};
-  return detail::query(p);
+  return detail::query(p, detail::Copies::finish);
+}
+/// The same without a wait, for work that runs in the order of the application's stream.
+[[nodiscard]] inline Memory classify_in_stream(const void* p) {
+  if (!available()) return {};
+  return detail::query(p, detail::Copies::leave);
 }
 
 /// Extends a classification of cuMemMap memory to all mappings that [first, first + n) overlaps, since one

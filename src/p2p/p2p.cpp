@@ -42,10 +42,10 @@ match::Key key_of(int source, int tag, core::ContextId context) {
 }
 
 /// Returns the memory classification of a buffer. A buffer in the allocation of the active request `cached`
-/// needs no driver query, since an active buffer must not be freed. For cuMemMap memory this covers only the
-/// mappings of the active buffer.
+/// needs no driver query, since an active buffer must not be freed. Memory of pools and of cuMemMap is
+/// classified in each call, which waits for copies under way.
 device::Memory classify_buffer(const void* first, uint64_t bytes, const Transfer* cached) {
-  if (cached != nullptr && cached->memory.covers(first, cached->memory.mapped ? bytes : 1))
+  if (cached != nullptr && cached->memory.context != nullptr && cached->memory.covers(first, 1))
     return cached->memory;
   if (bytes <= kSmallBytes && device::host_without_query(first)) return {};
   return device::classify(first);
@@ -104,6 +104,7 @@ bool classify_once(Transfer& t, const Buffer& buffer) {
   if (!fill_in(t, buffer) || t.bytes == 0) return false;
   if (t.memory.kind != device::MemoryKind::cuda_device && t.memory.kind != device::MemoryKind::cuda_managed)
     return false;  // host memory may change its kind, and its classification is fast
+  if (t.memory.context == nullptr) return false;  // each start waits for copies under way
   t.persistent_buffer.reset(new PersistentBuffer);
   return true;
 }

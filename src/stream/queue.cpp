@@ -79,7 +79,7 @@ Result<Side> Queue::describe(const p2p::Buffer& buffer, int tag) const {
     return Error(Errc::unsupported,
                  "datatype is not contiguous: enqueued operations take contiguous data (pack it in the "
                  "stream before)");
-  const device::Memory memory = device::classify(buffer.address);
+  const device::Memory memory = device::classify_in_stream(buffer.address);
   if (memory.fault != 0) return Error(Errc::buffer, "the CUDA driver refused to classify the buffer");
   if (!memory.known_to_driver())
     return Error(

@@ -79,6 +79,34 @@ void send_and_receive(Buffer::Kind kind, Write how, size_t size, bool fresh) {
   }
 }
 
+/// Starts a persistent send right after a copy, while another send from the same allocation is active.
+void start_persistent(Buffer::Kind kind, size_t size) {
+  const std::string what = std::string(weft::test::name(kind)) + ", " + std::to_string(size) + " bytes";
+  const Buffer both(kind, 2 * size, device);
+  const int count = static_cast<int>(size);
+  char* const second = both.data() + size;
+  MPI_Request requests[2];
+  if (rank == 0)
+    MPI_Send_init(second, count, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &requests[1]);
+  else
+    MPI_Recv_init(second, count, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &requests[1]);
+  for (unsigned round = 1; round <= kRounds; ++round) {
+    const auto bytes = pattern(size, round);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+      MPI_Isend(both.data(), count, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &requests[0]);
+      cuda().cuCtxSetCurrent(cuda().primary[static_cast<size_t>(device)]);
+      (void)cuda().cuMemcpyHtoD_v2(reinterpret_cast<Address>(second), bytes.data(), size);
+    } else {
+      MPI_Irecv(both.data(), count, MPI_BYTE, 0, 0, MPI_COMM_WORLD, &requests[0]);
+    }
+    MPI_Start(&requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    if (rank == 1) expect(both.read(size, size) == bytes, "old bytes of a persistent request: " + what);
+  }
+  MPI_Request_free(&requests[1]);
+}
+
 void reduce(Buffer::Kind kind, size_t size) {
   const Buffer in(kind, size, device), out(kind, size, device), none(kind, size, device);
   const size_t count = size / sizeof(int);
@@ -106,6 +134,7 @@ int main(int argc, char** argv) {
     for (const size_t size : kSizes) {
       for (const Write how : {Write::from_host, Write::from_device, Write::fill})
         for (const bool fresh : {false, true}) send_and_receive(kind, how, size, fresh);
+      start_persistent(kind, size);
       reduce(kind, size);
     }
   }

@@ -136,7 +136,7 @@ bool detail::host_without_query(const void* p) {
   return in_program_data(p) || on_own_stack(p) || !initialised();
 }
 
-Memory detail::query(const void* p) {
+Memory detail::query(const void* p, Copies copies) {
   Memory memory;
   if (p == nullptr || on_own_stack(p)) return memory;
   if (expect_host.load(std::memory_order_relaxed) && unknown_to_driver(p)) return memory;
@@ -178,7 +178,7 @@ Memory detail::query(const void* p) {
     if (auto home = cuda::home_of(memory)) memory.home = *home;
     cuda::describe_mapped(memory, p);
   }
-  if (sync_memops == 0 && memory.kind != MemoryKind::host_pinned) [[unlikely]]
+  if (sync_memops == 0 && copies == Copies::finish && memory.kind != MemoryKind::host_pinned) [[unlikely]]
     cuda::finish_memops(memory, p);
   return memory;
 }

@@ -24,21 +24,26 @@ config::Size setting_wait{
     "Longest wait, in ns, for the default stream before memory of a pool or of cuMemMap is used. The last "
     "part of a "
     "cudaMemcpy takes up to 40 us, and some ms on a GPU that processes share without MPS."};
-log::SlowPath default_stream_busy{"gpu.default_stream_busy", "the call waited 10 ms for the default stream"};
+log::SlowPath default_stream_busy{
+    "gpu.default_stream_busy",
+    "the call waited 10 ms for the default stream; data of a copy that is still under way are missed"};
 
 const Stream kLegacyStream = reinterpret_cast<Stream>(1);
 
-/// Waits until the default stream of the current context is idle, or is being captured, or
-/// gpu.default_stream_wait_ns.
+/// Waits until the default stream of the current context is idle or another stream is being captured, for at
+/// most gpu.default_stream_wait_ns. A query of the default stream would end a capture: each is preceded by
+/// the question.
 void wait_for_default_stream() {
-  int capturing = 0;
-  if (driver().stream_is_capturing(kLegacyStream, &capturing) != kSuccess || capturing != 0) return;
+  const auto may_query = [] {
+    int capturing = 0;
+    return driver().stream_is_capturing(kLegacyStream, &capturing) == kSuccess && capturing == 0;
+  };
   const uint64_t end = monotonic_ns() + setting_wait;
-  while (driver().stream_query(kLegacyStream) == kNotReady) {
+  while (may_query() && driver().stream_query(kLegacyStream) == kNotReady) {
     if (monotonic_ns() >= end)
       return default_stream_busy.hit(
-          "memory of a pool or of cuMemMap is passed to MPI while a kernel runs in the "
-          "default stream or a stream that synchronises with it");
+          "memory of a pool or of cuMemMap is passed to MPI while a kernel runs in the default stream or a "
+          "stream that synchronises with it");
   }
 }
 
@@ -51,9 +56,11 @@ void finish_memops(const Memory& memory, const void* p) {
   const CurrentContext current(*context);
   if (current.code() != kSuccess) return;
   const RelaxedCapture relaxed;
-  if (memory.context == nullptr) return wait_for_default_stream();
   const unsigned on = 1;
-  (void)driver().pointer_set_attribute(&on, kAttributeSyncMemops, reinterpret_cast<Address>(p));
+  const bool covered =
+      memory.context != nullptr &&
+      driver().pointer_set_attribute(&on, kAttributeSyncMemops, reinterpret_cast<Address>(p)) == kSuccess;
+  if (!covered) wait_for_default_stream();
 }
 
 }  // namespace weft::device::cuda

@@ -10,8 +10,8 @@ namespace weft::device::cuda {
 /// can: by CU_POINTER_ATTRIBUTE_SYNC_MEMOPS (CUDA driver API, "API synchronization behavior"), which waits
 /// for copies under way. Memory of cuMemMap is refused that attribute, and copies of pool memory
 /// ignore it: for these, every call waits until the default stream is idle, for a limited time, since a
-/// kernel in it may wait for a message. No effect with gpu.sync_memops=off. Errors of the driver are left to
-/// the calls that use the memory.
+/// kernel in it may wait for a message. The same holds where the driver refuses the attribute. No effect with
+/// gpu.sync_memops=off.
 void finish_memops(const Memory& memory, const void* p);
 
 }  // namespace weft::device::cuda
