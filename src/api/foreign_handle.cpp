@@ -59,12 +59,15 @@ std::string other_library(std::string_view name) {
   return search.path;
 }
 
-std::string built_for(const char* mpi, std::string_view library) {
+std::string two_headers(const char* mpi, std::string_view library) {
   const std::string path = other_library(library);
-  return std::string(" of ") + mpi +
-         "'s ABI, but this is a call of the standard ABI, of libmpi_abi.so.1: a part of this " +
-         "program was compiled with " + mpi + "'s mpi.h" +
+  return std::string("a part of this program was compiled with ") + mpi + "'s mpi.h" +
          (path.empty() ? "" : " (its library is " + path + ")") + ", the caller with Weft's" + kRemedy;
+}
+
+std::string built_for(const char* mpi, std::string_view library) {
+  return std::string(" of ") + mpi +
+         "'s ABI, but this is a call of the standard ABI, of libmpi_abi.so.1: " + two_headers(mpi, library);
 }
 
 std::string built_for_standard(const char* mpi, const char* library) {
@@ -75,7 +78,7 @@ std::string built_for_standard(const char* mpi, const char* library) {
 
 }  // namespace
 
-std::string describe_foreign_handle(uintptr_t value) {
+std::string describe_foreign_handle(uintptr_t value, std::string_view wanted) {
   if (value == kStandardInMpich) return built_for_standard("MPICH", "libmpi.so.12");
   if (value == kStandardInOpenMpi) return built_for_standard("Open MPI", "libmpi.so.40");
   if (value == kInvalidHandle)
@@ -85,8 +88,11 @@ std::string describe_foreign_handle(uintptr_t value) {
            std::string(kRemedy);
   char text[24];
   std::snprintf(text, sizeof text, " = 0x%zx", static_cast<size_t>(value));
-  if (const char* noun = mpich_kind(value); noun != nullptr)
-    return text + (" is " + std::string(noun)) + built_for("MPICH", "libmpi.so.12");
+  if (const char* noun = mpich_kind(value); noun != nullptr) {
+    if (noun == wanted) return text + (" is " + std::string(noun)) + built_for("MPICH", "libmpi.so.12");
+    return text + (" is not " + std::string(wanted)) + "; it may be " + noun + " of MPICH's ABI, if " +
+           two_headers("MPICH", "libmpi.so.12");
+  }
   if (is_of_openmpi(value)) return text + std::string(" is a handle") + built_for("Open MPI", "libmpi.so.40");
   return "";
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace weft::api {
 
@@ -17,6 +18,8 @@ enum ForeignHandle : uintptr_t {
 
 /// Returns what the message says of the value of a handle of another interface than that of the call, e.g. "
 /// = 0xffffffffc4000000 is a communicator of MPICH's ABI, but ...", with the remedy; empty if it is none.
-[[nodiscard]] std::string describe_foreign_handle(uintptr_t value);
+/// wanted: the kind that the call expects, e.g. "a communicator"; a value that another kind of MPICH has may
+/// be garbage.
+[[nodiscard]] std::string describe_foreign_handle(uintptr_t value, std::string_view wanted);
 
 }  // namespace weft::api

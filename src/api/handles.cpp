@@ -190,7 +190,7 @@ Error describe(HandleKind kind, const std::string& argument, const void* handle)
   if (const HandleKindInfo* other = owner_of(value); other != nullptr && other != &wanted)
     return error(value_text + " is " + other->noun + " of the ABI, not " + wanted.noun);
   if (was_freed(kind, handle)) return error(value_text + " was freed");
-  if (const std::string foreign = describe_foreign_handle(value); !foreign.empty())
+  if (const std::string foreign = describe_foreign_handle(value, wanted.noun); !foreign.empty())
     return Error(class_for(kind), argument + foreign);
   return error(value_text + " is not " + wanted.noun +
                " (freed, not initialised, or from a program built with the mpi.h of another ABI)");

@@ -177,7 +177,8 @@ template <class K>
       return reinterpret_cast<typename K::Native>(static_cast<uintptr_t>(K::kBegin[i].native));
   const auto number = static_cast<uintptr_t>(handle);
   if (is_extension<K>(number)) return reinterpret_cast<typename K::Native>(number);
-  return reinterpret_cast<typename K::Native>(number < kFirstAddress ? kStandardNative : kInvalidNative);
+  const bool standard = number != 0 && number < kFirstAddress;
+  return reinterpret_cast<typename K::Native>(standard ? kStandardNative : kInvalidNative);
 }
 /// The native handle of a handle of the program. Invalid handles become invalid native handles. A call for a
 /// predefined handle would cost as much as the rest of a function, and for a request or a window, which are

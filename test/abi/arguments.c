@@ -26,6 +26,8 @@ static void handles(void) {
                "is a communicator of MPICH's ABI");
   EXPECT_ERROR(MPI_Send(&value, 1, (MPI_Datatype)(uintptr_t)0x4c000405, 0, 0, MPI_COMM_SELF), MPI_ERR_TYPE,
                "datatype = 0x4c000405 is a datatype of MPICH's ABI");
+  EXPECT_ERROR(MPI_Comm_rank((MPI_Comm)(uintptr_t)0x4c000405, &value), MPI_ERR_COMM,
+               "comm = 0x4c000405 is not a communicator; it may be a datatype of MPICH's ABI, if");
   EXPECT_ERROR(MPI_Comm_rank((MPI_Comm)0, &value), MPI_ERR_COMM, "comm = 0x0 is not a communicator");
   MPI_Comm_dup(MPI_COMM_SELF, &copy);
   const MPI_Comm freed = copy;

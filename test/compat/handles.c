@@ -60,6 +60,11 @@ static void communicators_and_groups(void) {
   EXPECT(handler == MPI_ERRORS_RETURN);
   CLASS_IS(MPI_Comm_size(null, &size), MPI_ERR_COMM);
   CLASS_IS(MPI_Comm_dup(MPI_COMM_NULL, &null), MPI_ERR_COMM);
+  MPI_Comm zero;  // not set: no handle of the standard ABI either
+  memset(&zero, 0, sizeof zero);
+  char text[MPI_MAX_ERROR_STRING];
+  OK(MPI_Error_string(MPI_Comm_size(zero, &size), text, &flag));
+  EXPECT(strstr(text, "is a handle of the standard ABI") == NULL);
   EXPECT(null == MPI_COMM_NULL);
   MPI_Comm freed = copy;
   OK(MPI_Comm_free(&copy));
