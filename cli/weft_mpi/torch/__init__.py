@@ -5,6 +5,7 @@
 
 import importlib
 import os
+import urllib.parse
 
 BACKEND = "weft"
 LAUNCHER_VARIABLES = ("PMI_RANK", "PMI_FD", "PMIX_RANK")
@@ -24,7 +25,7 @@ def register() -> None:
     handlers = getattr(rendezvous, "_rendezvous_handlers", {})
     if "env" in handlers:
         by_variables = handlers["env"]
-        handlers["env"] = lambda url, **options: (_meet if _started_by_mpi() else by_variables)(url, **options)
+        handlers["env"] = lambda url, **options: (_meet if _only_mpi_numbers(url) else by_variables)(url, **options)
 
 
 def _create(options, _backend_options):
@@ -39,15 +40,18 @@ def _meet(url, **options):
     return start.rendezvous(**options)
 
 
-def _started_by_mpi() -> bool:
-    """Returns whether only an MPI launcher has numbered the processes. torchrun, and programs, set RANK."""
-    if "RANK" in os.environ:
+def _only_mpi_numbers(url: str) -> bool:
+    """Returns whether only an MPI launcher has numbered the processes. torchrun, and programs, set variables, or pass rank= and
+    world_size=, which torch appends to the URL."""
+    if "RANK" in os.environ or "MASTER_ADDR" in os.environ:
+        return False
+    if {"rank", "world_size"} & urllib.parse.parse_qs(urllib.parse.urlsplit(url).query).keys():
         return False
     if any(variable in os.environ for variable in LAUNCHER_VARIABLES):
         return True
     from weft_mpi.torch import job
 
-    return job.current().started_by_launcher  # MPI removes the launcher's variables
+    return job.started_by_launcher()  # MPI removes the launcher's variables
 
 
 register()

@@ -15,21 +15,34 @@ STATE_KEY, NAME_KEY, PLACE_KEY, VALUE_KEY = "weft/state", "weft/name", "weft/pla
 NEW = b"new"
 
 
+def root_of(store):
+    """Returns the store in which a process group keeps its keys with a prefix. All process groups of a program, also those that
+    have only some of its processes, share it as long as the default group exists."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return store
+
+
 class Store:
     """Passes the keys of a job to the current store of the program. A later store gets all keys again, since processes may
-    read them at their first contact."""
+    read them at their first contact. `failure`: the last exception of the store, until an error reports it."""
 
     def __init__(self, store, name: str) -> None:
         self.name = name
         self.values: dict[str, bytes] = {}
-        self.store = store
+        self.store = root_of(store)
+        self.failure: Exception | None = None
         self.put = mpi.STORE_PUT(self._put)
         self.get = mpi.STORE_GET(self._get)
 
     def replace(self, store) -> None:
-        self.store = store
-        for key, value in self.values.items():
-            store.set(key, value)
+        """Uses the store of a further process group, if it is another one."""
+        root = root_of(store)
+        if root is self.store:
+            return
+        self.store = root
+        for key, value in list(self.values.items()):
+            root.set(key, value)
 
     def _key(self, key: bytes) -> str:
         return f"{VALUE_KEY}/{self.name}/{key.decode()}"
@@ -40,13 +53,15 @@ class Store:
             self.values[self._key(key)] = text
             self.store.set(self._key(key), text)
             return 0
-        except Exception:  # pylint: disable=broad-except
+        except Exception as error:  # pylint: disable=broad-except
+            self.failure = error
             return 1  # an exception cannot pass through the library, which reports the failed key
 
     def _get(self, _state, key, _owner, value, capacity) -> int:
         try:
             text = self.store.get(self._key(key))
-        except Exception:  # pylint: disable=broad-except
+        except Exception as error:  # pylint: disable=broad-except
+            self.failure = error
             return -1
         ctypes.memmove(value, text, min(len(text), capacity))
         return len(text)
@@ -72,6 +87,22 @@ class Job:
     def started_by_launcher(self) -> bool:
         return self.running and self.store is None and self.size > 1
 
+    def error(self, code: int) -> mpi.MpiError:
+        """Returns the exception for the code of a failed call of this thread, with the reason if the store has failed."""
+        error = self.library.error(code)
+        if self.store is None or self.store.failure is None:
+            return error
+        cause, self.store.failure = self.store.failure, None
+        text = f"{error}; the store of the program has failed: {type(cause).__name__}: {cause}"
+        error = mpi.MpiError(code, error.error_class, text)
+        error.__cause__ = cause
+        return error
+
+    def check(self, code: int) -> None:
+        """Raises error() unless the code is MPI_SUCCESS."""
+        if code:
+            raise self.error(code)
+
     def connect(self, store, rank: int, size: int) -> None:
         """Collective over the `size` processes of a store: processes that belong to no job yet form one. The store of the
         program takes precedence over the variables of launchers."""
@@ -96,12 +127,12 @@ class Job:
         if code == mpi.ERR_OTHER:  # MPI is initialised already, e.g. by mpi4py: its job is used
             self.store = None
         else:
-            self.library.check(code)
+            self.check(code)
         self.open()
 
     def open(self) -> None:
         """Opens the session: in the job of the store, of the launcher, or of MPI_Init, if that was called before."""
-        check = self.library.check
+        check = self.check
         check(self.library.Session_init(mpi.INFO_NULL, mpi.ERRORS_RETURN, ctypes.byref(self.session)))
         check(self.library.Group_from_session_pset(self.session, b"mpi://WORLD", ctypes.byref(self.world)))
         rank, size = ctypes.c_int(), ctypes.c_int()
@@ -120,8 +151,8 @@ class Job:
     def on_one_host(self) -> bool:
         """Returns whether all processes of the job share a host."""
         group, count = ctypes.c_void_p(), ctypes.c_int()
-        self.library.check(self.library.Group_from_session_pset(self.session, b"mpix://SHARED", ctypes.byref(group)))
-        self.library.check(self.library.Group_size(group, ctypes.byref(count)))
+        self.check(self.library.Group_from_session_pset(self.session, b"mpix://SHARED", ctypes.byref(group)))
+        self.check(self.library.Group_size(group, ctypes.byref(count)))
         self.library.Group_free(ctypes.byref(group))
         return count.value == self.size
 
@@ -144,7 +175,7 @@ class Job:
     def create(self, ranks: list[int], tag: str) -> ctypes.c_void_p:
         """Returns a communicator of the processes with these ranks in the job, in this order. Collective over them; tag:
         the same in all of them, and not of another call at that time."""
-        check = self.library.check
+        check = self.check
         group, comm = ctypes.c_void_p(), ctypes.c_void_p()
         array = (ctypes.c_int * len(ranks))(*ranks)
         check(self.library.Group_incl(self.world, len(ranks), array, ctypes.byref(group)))
@@ -175,3 +206,8 @@ def current() -> Job:
         if _current is None:
             _current = Job()
         return _current
+
+
+def started_by_launcher() -> bool:
+    """Returns whether this process belongs to a job that an MPI launcher has started. Loads no library."""
+    return _current is not None and _current.started_by_launcher

@@ -22,7 +22,7 @@ def create(options) -> WeftGroup:
     job.connect(store, rank, size)
     ranks = job.places(store, rank, size)
     comm = job.create(ranks, f"torch/{options.group_id}"[-MAX_TAG:])
-    job.library.check(job.library.Barrier(comm))  # a process that serves the store may end it after this call
+    job.check(job.library.Barrier(comm))  # a process that serves the store may end it after this call
     return WeftGroup(job, store, rank, size, options.timeout, comm)
 
 
@@ -38,7 +38,7 @@ def rendezvous(timeout: timedelta = default_pg_timeout, **_options):
         host = "127.0.0.1" if job.on_one_host() else socket.gethostname()
         store = TCPStore(host, 0, job.size, True, timeout, wait_for_workers=False)
         address.value = f"{host} {store.port}".encode()
-    job.library.check(job.library.Bcast_c(address, ADDRESS_BYTES, BYTE, 0, comm))
+    job.check(job.library.Bcast_c(address, ADDRESS_BYTES, BYTE, 0, comm))
     job.free(comm)
     if store is None:
         host, port = address.value.decode().split()
