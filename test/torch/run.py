@@ -82,6 +82,17 @@ class Torch(unittest.TestCase):
                 if check == "time_limit":
                     self.assertEqual((printed.count("timed out"), printed.count("aborted")), (1, 2), printed)
 
+    def test_edges(self):
+        for check in ("mixed", "arguments", "half_begun", "callbacks", "own_limit", "destroyed"):
+            with self.subTest(check=check):
+                self.torchrun(3, "edges.py", check)
+        self.torchrun(4, "edges.py", "contacts", WEFT_FAKE_HOSTS="2")
+        edges = os.path.join(HERE, "edges.py")
+        self.run_in("python", edges, "store")
+        self.run_in(
+            "mpiexec", "-n", "2", "python", edges, "other_backend", MASTER_ADDR="127.0.0.1", MASTER_PORT="29533"
+        )
+
     def test_store_before_launchers(self):
         """The variables of another launcher, as of a job of Slurm in which torchrun runs, do not matter."""
         self.torchrun(2, "process_group.py", "messages", **OTHER_JOB)

@@ -13,8 +13,8 @@ from weft_mpi.torch.reduction import BYTE, reduction
 
 
 class Call(NamedTuple):
-    """One call of MPI_<function>, or of its nonblocking form, with all arguments up to the communicator. `keep`: objects that
-    must live until it is complete; `finish` is called then."""
+    """One call of the nonblocking form of MPI_<function>, with all arguments up to the communicator. `keep`: objects that must
+    live until it is complete; `finish` is called then."""
 
     function: str
     arguments: tuple
@@ -55,15 +55,20 @@ def check_elements(name: str, whole: torch.Tensor, part: torch.Tensor, processes
         )
 
 
+def is_direct(tensor: torch.Tensor) -> bool:
+    """Returns whether the memory holds the elements one after the other, and not their conjugates or negatives."""
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
 def input_of(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor if tensor.is_contiguous() else tensor.contiguous()
+    return tensor if is_direct(tensor) else tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
 def output_of(tensor: torch.Tensor) -> tuple[torch.Tensor, Callable | None]:
     """Returns a contiguous tensor for the result, and what copies it to `tensor` if that is another one."""
-    if tensor.is_contiguous():
+    if is_direct(tensor):
         return tensor, None
-    buffer = tensor.detach().contiguous()
+    buffer = input_of(tensor)
     return buffer, lambda: tensor.detach().copy_(buffer)
 
 
@@ -80,7 +85,7 @@ def broadcast(tensor: torch.Tensor, root: int) -> Call:
 
 def allreduce(tensor: torch.Tensor, operation, processes: int) -> Call:
     how = reduction(operation, tensor.dtype, processes)
-    if not how.copies and tensor.is_contiguous():
+    if not how.copies and is_direct(tensor):
         finish = None if how.divisor == 1 else lambda: how.after(tensor.detach())
         return Call(
             "Allreduce_c",
@@ -88,7 +93,7 @@ def allreduce(tensor: torch.Tensor, operation, processes: int) -> Call:
             (tensor,),
             finish,
         )
-    buffer = how.before(tensor.detach()).contiguous()
+    buffer = input_of(how.before(tensor.detach()))
 
     def finish() -> None:
         how.after(buffer)
@@ -102,7 +107,7 @@ def allreduce(tensor: torch.Tensor, operation, processes: int) -> Call:
 def reduce(tensor: torch.Tensor, operation, root: int, rank: int, processes: int) -> Call:
     """The tensors of processes other than the root do not change."""
     how = reduction(operation, tensor.dtype, processes)
-    source = how.before(tensor.detach()).contiguous()
+    source = input_of(how.before(tensor.detach()))
     if rank != root:
         return Call("Reduce_c", (source.data_ptr(), None, source.numel(), how.datatype, how.operation, root), (source,))
     buffer = torch.empty_like(source)
@@ -125,11 +130,20 @@ def allgather(output: torch.Tensor, source: torch.Tensor, processes: int) -> Cal
     )
 
 
-def allgather_list(outputs, source: torch.Tensor, processes: int) -> Call:
+def check_own(name: str, own: torch.Tensor, mine: torch.Tensor) -> None:
+    """Checks the tensor of a list that belongs to this process against its own tensor."""
+    if own.numel() != mine.numel():
+        raise ValueError(
+            f"{name}: the tensor of the list for this process has {own.numel()} elements, its own has {mine.numel()}"
+        )
+
+
+def allgather_list(outputs, source: torch.Tensor, rank: int, processes: int) -> Call:
     """The tensors of the processes may have different sizes."""
     check_same((source, *outputs))
     if len(outputs) != processes:
         raise ValueError(f"all_gather: {len(outputs)} output tensors for {processes} processes")
+    check_own("all_gather", outputs[rank], source)
     buffer = torch.empty(sum(tensor.numel() for tensor in outputs), dtype=source.dtype, device=source.device)
     finish = lambda: split(buffer, outputs)  # noqa: E731
     source = input_of(source)
@@ -178,8 +192,8 @@ def scatter(output: torch.Tensor, sources, root: int, rank: int, processes: int)
 def reduce_scatter(output: torch.Tensor, source: torch.Tensor, operation, processes: int) -> Call:
     check_elements("reduce_scatter", source, output, processes)
     how = reduction(operation, source.dtype, processes)
-    source = how.before(source.detach()).contiguous()
-    direct = output.is_contiguous() and how.wider is None
+    source = input_of(how.before(source.detach()))
+    direct = is_direct(output) and how.wider is None
     buffer = output if direct else torch.empty(output.shape, dtype=source.dtype, device=source.device)
 
     def finish() -> None:
@@ -192,11 +206,12 @@ def reduce_scatter(output: torch.Tensor, source: torch.Tensor, operation, proces
     return Call("Reduce_scatter_block_c", arguments, (source, buffer), None if direct and how.divisor == 1 else finish)
 
 
-def reduce_scatter_list(output: torch.Tensor, sources, operation, processes: int) -> Call:
+def reduce_scatter_list(output: torch.Tensor, sources, operation, rank: int, processes: int) -> Call:
     """The results of the processes may have different sizes."""
     check_same((output, *sources))
     if len(sources) != processes:
         raise ValueError(f"reduce_scatter: {len(sources)} input tensors for {processes} processes")
+    check_own("reduce_scatter", sources[rank], output)
     if all(tensor.numel() == output.numel() for tensor in sources):
         return reduce_scatter(output, flat(sources), operation, processes)
     how = reduction(operation, output.dtype, processes)
@@ -213,16 +228,16 @@ def reduce_scatter_list(output: torch.Tensor, sources, operation, processes: int
 
 
 def alltoall(output: torch.Tensor, source: torch.Tensor, output_sizes, input_sizes, processes: int) -> Call:
-    """The sizes are numbers of rows for each process; none: all have equally many."""
+    """The sizes are numbers of rows for each process; none: all have equally many. Always the same call of MPI, since some
+    processes may leave their sizes out."""
     check_same((output, source))
     buffer, finish = output_of(output)
     source = apart(input_of(source), buffer)
     if not output_sizes and not input_sizes:
         check_rows(output, source, processes)
-        bytes_ = size_of(source) // processes
-        arguments = (source.data_ptr(), bytes_, BYTE, buffer.data_ptr(), bytes_, BYTE)
-        return Call("Alltoall_c", arguments, (source, buffer), finish)
-    counts = (*row_layout(source, input_sizes, processes), *row_layout(buffer, output_sizes, processes))
+        counts = layout([size_of(source) // processes] * processes) * 2
+    else:
+        counts = (*row_layout(source, input_sizes, processes), *row_layout(buffer, output_sizes, processes))
     arguments = (source.data_ptr(), *counts[:2], BYTE, buffer.data_ptr(), *counts[2:], BYTE)
     return Call("Alltoallv_c", arguments, (source, buffer), finish)
 

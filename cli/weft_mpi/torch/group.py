@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# ProcessGroup: a process group of torch.distributed, whose operations are those of one communicator. Blocking calls of torch
-# are blocking calls of MPI; others start nonblocking ones and return a Work. Tensors in GPU memory are passed as they are, after
-# the current stream has been synchronized.
+# ProcessGroup: a process group of torch.distributed, whose operations are those of one communicator. All are nonblocking calls
+# of MPI, since those of MPI that block do not match them, and processes may differ in whether they wait. Tensors in GPU memory
+# are passed as they are, after the current stream has been synchronized.
 from __future__ import annotations
 
 import ctypes
@@ -17,16 +17,9 @@ from weft_mpi.torch import collectives, monitored, mpi, sparse
 from weft_mpi.torch.collectives import Call
 from weft_mpi.torch.job import Job
 from weft_mpi.torch.options import one, row, with_options
-from weft_mpi.torch.work import NO_TIME, Work, service
+from weft_mpi.torch.work import NO_TIME, Work, service, synchronize
 
-NONBLOCKING = {name: "I" + name[0].lower() + name[1:] for name in (*mpi.COLLECTIVES, "Send_c", "Recv_c")}
-
-
-def synchronize(objects) -> None:
-    """Waits for the current stream of the GPU of each tensor: Weft reads and writes its memory at once."""
-    for tensor in objects:
-        if tensor.is_cuda:
-            torch.cuda.current_stream(tensor.device).synchronize()
+NONBLOCKING = {name: mpi.nonblocking(name) for name in (*mpi.COLLECTIVES, "Send_c", "Recv_c")}
 
 
 class WeftGroup(ProcessGroup):
@@ -99,8 +92,13 @@ class WeftGroup(ProcessGroup):
     # Ends and failures.
 
     def shutdown(self) -> None:
-        if self.comm is not None:
+        """Frees the communicator. Operations in flight end with an exception, here and in the other processes."""
+        for work in service.outstanding(self):
+            self.revoke("the process group was destroyed while operations were in flight")
+            work.end()
+        with self.failure_lock:
             comm, self.comm = self.comm, None
+        if comm is not None:
             self.job.free(comm)
 
     def abort(self) -> None:
@@ -119,9 +117,11 @@ class WeftGroup(ProcessGroup):
 
     def failed(self, name: str, code: int) -> Exception:
         """Returns the exception for a failed call of this thread. Other processes learn of the failure."""
-        error = self.library.error(code)
+        error = self.job.error(code)
         if error.error_class not in mpi.FAILURES:
-            return DistBackendError(f"weft: {name}: {error}")
+            failure = DistBackendError(f"weft: {name}: {error}")
+            failure.__cause__ = error.__cause__
+            return failure
         ended = self._ended_ranks()
         if ended:
             self.revoke(f"rank {', '.join(map(str, ended))} of the group has ended")
@@ -144,37 +144,30 @@ class WeftGroup(ProcessGroup):
     # Calls of MPI.
 
     def run(self, name: str, calls: list[Call], options=None, result=()) -> Work:
-        """Makes the calls, and waits for them if the program does; otherwise they are nonblocking."""
+        """Starts the nonblocking forms of the calls, and waits for them if the program does."""
         if self.comm is None:
             raise DistBackendError(f"weft: {name}: the process group was destroyed")
         for call in calls:
             synchronize(call.keep)
-        if getattr(options, "asyncOp", True):
-            requests = [self._start(name, call) for call in calls]
-            finishes = [call.finish for call in calls if call.finish is not None]
-            return Work(self, name, requests, calls, result, finishes)
-        service.begin_wait(self, name, self.deadline(options.timeout))
-        try:
-            for call in calls:
-                code = getattr(self.library, call.function)(*call.arguments, self.comm)
-                if code:
-                    raise self.failed(name, code)
-        finally:
-            service.end_wait()
+        blocking = not getattr(options, "asyncOp", True)
+        deadline = self.deadline(getattr(options, "timeout", NO_TIME))
+        requests: list[ctypes.c_void_p] = []
         for call in calls:
-            if call.finish is not None:
-                with torch.no_grad():
-                    call.finish()
-        return Work(self, name, result=result)
-
-    def _start(self, name: str, call: Call) -> ctypes.c_void_p:
-        """Starts the nonblocking form of a call; returns its request."""
-        request = ctypes.c_void_p()
-        function = getattr(self.library, NONBLOCKING[call.function])
-        code = function(*call.arguments, self.comm, ctypes.byref(request))
-        if code:
-            raise self.failed(name, code)
-        return request
+            request = ctypes.c_void_p()
+            function = getattr(self.library, NONBLOCKING[call.function])
+            code = function(*call.arguments, self.comm, ctypes.byref(request))
+            if code:
+                try:
+                    raise self.failed(name, code)
+                finally:  # the tensors of the calls that have begun live until these are complete
+                    Work(self, name, requests, calls, deadline=deadline).watch()
+            requests.append(request)
+        work = Work(self, name, requests, calls, result, [call.finish for call in calls if call.finish], deadline)
+        if blocking:
+            work.wait()
+        else:
+            work.watch()
+        return work
 
     def deadline(self, timeout: timedelta) -> float:
         """Returns the end (time.monotonic()) of an operation that begins now; without a time limit of its own: the group's."""
@@ -208,14 +201,14 @@ class WeftGroup(ProcessGroup):
     @with_options(c10d.AllgatherOptions, 2)
     def allgather(self, output_tensors, input_tensors, opts):
         outputs, source = row(output_tensors), one(input_tensors)
-        call = collectives.allgather_list(outputs, source, self.processes)
+        call = collectives.allgather_list(outputs, source, self.number, self.processes)
         return self.run("all_gather", [call], opts, outputs)
 
     @with_options(c10d.AllgatherOptions, 2)
     def allgather_coalesced(self, output_lists, input_tensors, opts):
         # output_lists[i][j]: tensor j of process i.
         calls = [
-            collectives.allgather_list([outputs[j] for outputs in output_lists], source, self.processes)
+            collectives.allgather_list([outputs[j] for outputs in output_lists], source, self.number, self.processes)
             for j, source in enumerate(input_tensors)
         ]
         return self.run("all_gather_coalesced", calls, opts, [t for outputs in output_lists for t in outputs])
@@ -251,7 +244,7 @@ class WeftGroup(ProcessGroup):
     @with_options(c10d.ReduceScatterOptions, 2)
     def reduce_scatter(self, output_tensors, input_tensors, opts):
         output, sources = one(output_tensors), row(input_tensors)
-        call = collectives.reduce_scatter_list(output, sources, opts.reduceOp, self.processes)
+        call = collectives.reduce_scatter_list(output, sources, opts.reduceOp, self.number, self.processes)
         return self.run("reduce_scatter", [call], opts, [output])
 
     @with_options(c10d.ReduceScatterOptions, 2)

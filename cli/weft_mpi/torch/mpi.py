@@ -41,7 +41,7 @@ TYPES = {
     "P": ctypes.c_void_p,
     "s": ctypes.c_char_p,
 }
-COLLECTIVES = {
+COLLECTIVES = {  # whose nonblocking forms have a request as well
     "Barrier": "h",
     "Bcast_c": "pchih",
     "Allreduce_c": "ppchhh",
@@ -52,9 +52,15 @@ COLLECTIVES = {
     "Scatter_c": "pchpchih",
     "Reduce_scatter_block_c": "ppchhh",
     "Reduce_scatter_c": "ppPhhh",
-    "Alltoall_c": "pchpchh",
     "Alltoallv_c": "pPPhpPPhh",
 }
+
+
+def nonblocking(name: str) -> str:
+    """Returns the name of the nonblocking form of a function."""
+    return "I" + name[0].lower() + name[1:]
+
+
 FUNCTIONS = {
     "MPI_Session_init": "hhP",
     "MPI_Session_finalize": "P",
@@ -77,8 +83,9 @@ FUNCTIONS = {
     "MPIX_Comm_get_failed": "hP",
     "MPIX_Last_error_message": "piP",
     "MPIX_Job_name": "piP",
-    **{"MPI_" + name: types for name, types in COLLECTIVES.items()},
-    **{"MPI_I" + name[0].lower() + name[1:]: types + "P" for name, types in COLLECTIVES.items()},
+    "MPI_Barrier": "h",
+    "MPI_Bcast_c": "pchih",
+    **{"MPI_" + nonblocking(name): types + "P" for name, types in COLLECTIVES.items()},
 }
 
 

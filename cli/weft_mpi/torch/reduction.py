@@ -67,7 +67,9 @@ class Reduction(NamedTuple):
         if self.wider is not None:
             tensor = tensor.to(self.wider)
         if self.factor is not None:
-            tensor = tensor * self.factor
+            factor = self.factor
+            tensor = tensor * (factor.reshape(()).to(tensor) if isinstance(factor, torch.Tensor) else factor)
+        assert TYPES[tensor.dtype] == self.datatype, tensor.dtype
         return tensor
 
     def after(self, tensor: torch.Tensor) -> None:
@@ -85,6 +87,8 @@ def plain(kind, dtype: torch.dtype, size: int) -> Reduction:
     """Returns the reduction by an operation without a factor."""
     code = OPERATIONS.get(kind)
     wider = WIDER.get(dtype)
+    if kind == ReduceOp.AVG and dtype is torch.float16:
+        wider = torch.float32  # their sum may exceed the largest number
     datatype = TYPES.get(wider or dtype)
     if code is None or datatype is None:
         raise ValueError(f"weft cannot reduce {dtype} by {kind}")
@@ -92,6 +96,8 @@ def plain(kind, dtype: torch.dtype, size: int) -> Reduction:
         if kind in (ReduceOp.AVG, ReduceOp.PREMUL_SUM):
             raise ValueError(f"weft cannot reduce {dtype} by {kind}: convert the tensor to a number")
         code = LOGICAL[code]
+    if kind == ReduceOp.PREMUL_SUM and not (dtype.is_floating_point or dtype.is_complex):
+        raise ValueError(f"weft cannot reduce {dtype} by {kind}: convert the tensor to a floating-point type")
     return Reduction(code, datatype, wider, None, size if kind == ReduceOp.AVG else 1)
 
 

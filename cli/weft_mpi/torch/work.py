@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,16 +17,22 @@ from torch._C._distributed_c10d import Work as BaseWork
 from weft_mpi.torch import mpi
 
 SHORTEST_POLL, LONGEST_POLL = 20e-6, 1e-3  # seconds between two polls of operations in progress
-MAX_CALLBACKS = 64  # callbacks of futures that wait for other operations at the same time
 NO_TIME = timedelta(0)
 NEVER = float("inf")
 
 
+def synchronize(tensors) -> None:
+    """Waits for the current stream of the GPU of each tensor: Weft reads and writes its memory at once."""
+    for tensor in tensors:
+        if tensor.is_cuda:
+            torch.cuda.current_stream(tensor.device).synchronize()
+
+
 class Work(BaseWork):
     """An operation with the MPI requests `requests`; none: it is complete. `keep`: what the requests use. `finishes` are called
-    once, when all are complete; `result`: the tensors of the future."""
+    once, when all are complete, and write `result`, the tensors of the future. `deadline`: its time limit (time.monotonic())."""
 
-    def __init__(self, group, name: str, requests=(), keep=(), result=(), finishes=()) -> None:
+    def __init__(self, group, name: str, requests=(), keep=(), result=(), finishes=(), deadline: float = NEVER) -> None:
         super().__init__()
         self.group, self.name = group, name
         self.requests, self.keep, self.outputs, self.finishes = list(requests), keep, list(result), finishes
@@ -35,19 +42,24 @@ class Work(BaseWork):
         self.future: torch.futures.Future | None = None
         self.unset: torch.futures.Future | None = None  # the future, until its result is set
         self.source = -1
-        self.deadline = 0.0
-        if not self.done:
-            self.deadline = group.deadline(NO_TIME)
-            self.poll()
-            if not self.done:
-                service.add(self)
+        self.deadline = deadline
+
+    def watch(self) -> None:
+        """Lets the thread complete the operation, also if the program does not wait for it."""
+        if not self.poll():
+            service.add(self)
+
+    def end(self) -> None:
+        """Waits for the end of an operation whose group has been revoked."""
+        while not self.poll():
+            time.sleep(SHORTEST_POLL)
 
     # The interface of torch.
 
     def wait(self, timeout: timedelta = NO_TIME) -> bool:
         if not self.done:
             deadline = self.deadline if timeout <= NO_TIME else self.group.deadline(timeout)
-            service.begin_wait(self.group, self.name, deadline)
+            service.begin_wait(self, deadline)
             try:
                 with self.lock:
                     if not self.done:
@@ -118,7 +130,10 @@ class Work(BaseWork):
             if code and self.error is None:
                 self.error = self.group.failed(self.name, code)
             if code and self.requests[-1].value not in (None, mpi.REQUEST_NULL):
-                continue  # a receive from any rank stays active when one has ended, until the group is revoked
+                # A receive from any rank stays active when one has ended, until the group is revoked.
+                if function == self._test:
+                    return
+                continue
             self.requests.pop()
             self.source = status.source
         self._end()
@@ -129,6 +144,7 @@ class Work(BaseWork):
                 with torch.no_grad():
                     for finish in self.finishes:
                         finish()
+                    synchronize(self.outputs)  # later work may be on other streams than that of this thread
             except Exception as error:  # pylint: disable=broad-except
                 self.error = error  # raised by wait()
         self.keep, self.finishes = (), ()
@@ -152,7 +168,7 @@ class Service:
     def __init__(self) -> None:
         self.condition = threading.Condition()
         self.works: list[Work] = []
-        self.limits: dict[int, tuple] = {}  # by waiting thread: (deadline, group, name of the operation)
+        self.limits: dict[int, tuple[float, Work]] = {}  # by waiting thread: the deadline of its operation
         self.next_check = 0.0  # when the idle thread wakes up; 0: it is awake
         self.thread: threading.Thread | None = None
         self.callbacks: ThreadPoolExecutor | None = None
@@ -163,9 +179,15 @@ class Service:
             self.works.append(work)
             self._wake()
 
-    def begin_wait(self, group, name: str, deadline: float) -> None:
+    def outstanding(self, group) -> list[Work]:
+        """Returns the operations of the group that are in flight."""
+        with self.condition:
+            works = {id(work): work for work in (*self.works, *(work for _, work in list(self.limits.values())))}
+        return [work for work in works.values() if work.group is group and not work.poll()]
+
+    def begin_wait(self, work: Work, deadline: float) -> None:
         """Aborts the group if this thread does not call end_wait() before the deadline (time.monotonic())."""
-        self.limits[threading.get_ident()] = (deadline, group, name)
+        self.limits[threading.get_ident()] = (deadline, work)
         if self.next_check > deadline or self.thread is None:
             with self.condition:
                 self._wake()
@@ -180,7 +202,8 @@ class Service:
             function(argument)
             return
         if self.callbacks is None:
-            self.callbacks = ThreadPoolExecutor(MAX_CALLBACKS, thread_name_prefix="weft-future")
+            # Without a limit, since callbacks may wait for each other: a thread is added only if all others are busy.
+            self.callbacks = ThreadPoolExecutor(sys.maxsize, thread_name_prefix="weft-future")
         self.callbacks.submit(function, argument)
 
     def _wake(self) -> None:
@@ -214,17 +237,17 @@ class Service:
         if self.ending:
             return
         self.next_check = NEVER  # before the limits are read: begin_wait() notifies for a later one
-        nearest = min((deadline for deadline, _, _ in list(self.limits.values())), default=NEVER)
+        nearest = min((deadline for deadline, _ in list(self.limits.values())), default=NEVER)
         self.next_check = nearest
         self.condition.wait(None if nearest == NEVER else max(nearest - time.monotonic(), LONGEST_POLL))
         self.next_check = 0.0
 
     def _check(self, works: list[Work]) -> None:
         now = time.monotonic()
-        late = [(work.group, work.name) for work in works if not work.done and work.deadline < now]
-        late += [(group, name) for deadline, group, name in list(self.limits.values()) if deadline < now]
-        for group, name in late:
-            group.expire(name)
+        late = [work for work in works if not work.done and work.deadline < now]
+        late += [work for deadline, work in list(self.limits.values()) if deadline < now]
+        for work in late:
+            work.group.expire(work.name)
 
     def _stop(self) -> None:
         with self.condition:
