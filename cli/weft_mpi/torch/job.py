@@ -16,7 +16,7 @@ NEW = b"new"
 
 
 def root_of(store):
-    """Returns the store in which a process group keeps its keys with a prefix. All process groups of a program, also those that
+    """Returns the store in which a process group keeps its keys with a prefix. All process groups of a program, also groups that
     have only some of its processes, share it as long as the default group exists."""
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
