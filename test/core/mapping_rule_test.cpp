@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <random>
 
+#include "base/config.hpp"
 #include "transport/cuda_ipc/mapping_time.hpp"
 
 namespace weft::core {
@@ -17,6 +18,13 @@ using transport::cuda_ipc::MappingTime;
 using Key = MappingRule::Key;
 
 constexpr uint64_t kMappingNs = 1'000'000;
+
+/// Reads the settings: WEFT_GPU_MAPPING=auto.
+class Settings : public ::testing::Environment {
+ public:
+  void SetUp() override { ASSERT_TRUE(config::load().ok()); }
+};
+const auto* const kSettings = ::testing::AddGlobalTestEnvironment(new Settings);
 
 TEST(MappingRule, BuysWhenTheOtherPathHasCostAsMuch) {
   MappingRule rule;
