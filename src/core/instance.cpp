@@ -292,7 +292,6 @@ void Instance::sleep_as_thread(Wait& wait) {
 
 /// Sleeps until another thread completes the awaited request or leaves the lead.
 void Instance::follow(Wait& wait) {
-  WEFT_ASSERT(leader_ != &wait);  // W2
   Wait** end = &followers_;
   while (*end != nullptr) end = &(*end)->next;
   *end = &wait;
