@@ -11,8 +11,7 @@ config::Choice setting_mapping{
     1,
     {"auto", "always"},
     "When GPU memory of the program is mapped by other processes: always (with its first message), auto "
-    "(when "
-    "the messages that were copied through bounce buffers have cost as much time as a mapping)."};
+    "(when the messages that were copied through bounce buffers have cost as much time as a mapping)."};
 
 constexpr size_t kMaxEntries = 8192;
 

@@ -15,15 +15,13 @@ config::Choice setting{
     0,
     {"on", "off"},
     "on: cudaMemcpy and cudaMemset of GPU memory that was passed to MPI return when they are done, as with "
-    "other MPI "
-    "libraries. off: they may return earlier, by some 5 us, and the application synchronises before MPI "
-    "calls."};
+    "other MPI libraries. off: they may return earlier, by some 5 us, and the application synchronises "
+    "before MPI calls."};
 
 config::Size setting_wait{
     "gpu.default_stream_wait_ns", 10'000'000, 0, 10'000'000'000,
     "Longest wait, in ns, for the default stream before memory of a pool or of cuMemMap is used. The last "
-    "part of a "
-    "cudaMemcpy takes up to 40 us, and some ms on a GPU that processes share without MPS."};
+    "part of a cudaMemcpy takes up to 40 us, and some ms on a GPU that processes share without MPS."};
 log::SlowPath default_stream_busy{
     "gpu.default_stream_busy",
     "the call waited 10 ms for the default stream; data of a copy that is still under way are missed"};
