@@ -106,6 +106,7 @@ lint:
 	@python3 tools/check_layers.py
 	@python3 tools/check_class_sizes.py
 	@python3 tools/check_state.py
+	@python3 tools/check_groups.py
 	@python3 tools/check_sources.py
 	@python3 tools/check_words.py
 	@python3 tools/docs/blocks.py

@@ -17,13 +17,6 @@ namespace {
 
 using core::Communicator;
 
-/// Sets `handle`; MPI_COMM_NULL if this process is not a member.
-Status return_communicator(coll::NewCommunicator made, MPI_Comm* handle) {
-  if (!made) return std::move(made).error();
-  *handle = *made == nullptr ? MPI_COMM_NULL : handle_of(**made);
-  return {};
-}
-
 /// return_communicator() for a communicator without a parent: error handler and hints come from the caller.
 Status return_parentless_communicator(coll::NewCommunicator made, const core::Info* info,
                                       core::Errhandler& errhandler, MPI_Comm* handle) {

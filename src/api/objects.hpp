@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "api/handles.hpp"
 #include "base/result.hpp"
@@ -35,6 +36,12 @@ template <class T, class H>
 Status return_new_object(T* object, H* handle) {
   if (object == nullptr) return Error(Errc::no_mem, "no more objects of this kind are available: free some");
   return_object(object, handle);
+  return {};
+}
+/// Sets `handle` to a new communicator, which has its handle already; MPI_COMM_NULL if this process is not a member.
+inline Status return_communicator(Result<core::Communicator*> made, MPI_Comm* handle) {
+  if (!made) return std::move(made).error();
+  *handle = *made == nullptr ? MPI_COMM_NULL : handle_of(**made);
   return {};
 }
 

@@ -42,13 +42,6 @@ Status check_intracommunicator(const core::Communicator& comm) {
 
 bool is_root(const core::Communicator& comm, int root) { return comm.rank() == root; }
 
-/// Sets `handle` to the new communicator, which may be null.
-Status return_communicator(coll::NewCommunicator made, MPI_Comm* handle) {
-  if (!made) return std::move(made).error();
-  *handle = *made == nullptr ? MPI_COMM_NULL : handle_of(**made);
-  return {};
-}
-
 std::string text_of(const char* text, size_t most) { return {text, strnlen(text, most)}; }
 
 std::string port_text(const char* port_name) { return text_of(port_name, MPI_MAX_PORT_NAME); }

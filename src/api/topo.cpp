@@ -8,6 +8,7 @@
 #include "api/check.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
+#include "api/objects.hpp"
 #include "topo/cartesian.hpp"
 #include "topo/dims.hpp"
 #include "topo/dist_graph.hpp"
@@ -74,12 +75,6 @@ Status check_weights(const char* name, const int* weights, int64_t n) {
                                 "their weights, or MPI_UNWEIGHTED");
   for (int64_t i = 0; i < n; ++i)
     if (weights[i] < 0) return negative_at(Errc::arg, name, static_cast<size_t>(i), weights[i]);
-  return {};
-}
-
-Status return_communicator(coll::NewCommunicator made, MPI_Comm* handle) {
-  if (!made) return std::move(made).error();
-  *handle = *made == nullptr ? MPI_COMM_NULL : handle_of(**made);
   return {};
 }
 

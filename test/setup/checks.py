@@ -80,6 +80,34 @@ class Checks(unittest.TestCase):
             with self.subTest(third=third):
                 self.assertEqual(check(few + data + others + third + "\n"), 1)
 
+    def test_groups(self):
+        table = "weft_layer(low GROUP a b DEPENDS base)\nweft_layer(high COLD GROUP . PRECOMPILE a.hpp)\nweft_layer(none)\n"
+
+        def check(**files):
+            sources = {"src/" + name.replace("__", "/") + ".cpp": LICENCE + text for name, text in files.items()}
+            return self.run_check("check_groups.py", {"CMakeLists.txt": table, **sources})[0]
+
+        def unnamed(text, around="weft::low"):
+            return f"namespace {around} {{\nnamespace {{\n\n{text}\n\n}}  // namespace\n}}\n"
+
+        function = "int f(const A& a, std::span<int> b) {\n  return 1;\n}"
+        renamed = "Status f(const A& c, std::span<int> d = {}) {\n  return g();\n}"
+        for one, other, expected in (
+            (function, renamed, 1),
+            (function, "int f(A& a, std::span<int> b) {\n  return 1;\n}", 0),  # an overload
+            (function, "int B::f(const A& a, std::span<int> b) {\n  return 1;\n}", 0),  # of a class
+            ("constexpr int kA = 1;", "constexpr long kA = 2;", 1),
+            ("constexpr int kA = 1;", "int g() {\n  constexpr int kA = 2;\n}", 0),
+            ("struct A {\n  int b;\n};", "enum class A { b };", 1),
+            ("using A = std::map<int, int>;", "using A = int;", 1),
+        ):
+            with self.subTest(one=one, other=other):
+                self.assertEqual(check(low__a=unnamed(one), low__b=unnamed(other)), expected)
+                self.assertEqual(check(low__a=unnamed(one), low__c=unnamed(other)), 0)  # c is compiled alone
+                self.assertEqual(check(low__a=unnamed(one), low__b=unnamed(other, "weft::low::b")), 0)
+                self.assertEqual(check(high__d__a=unnamed(one), high__e=unnamed(other)), expected)
+                self.assertEqual(check(none__a=unnamed(one), none__b=unnamed(other), low__a=""), 0)
+
     def test_state(self):
         def check(text):
             text = LICENCE + "namespace weft {\n" + text + "\n}\n"
