@@ -8,7 +8,9 @@ import json
 import os
 import statistics
 import sys
+import tempfile
 
+import places
 from peer_programs import HIGHER_IS_BETTER, UNITS, Failure, Job, weft_peer
 
 HOST_JOBS = (
@@ -40,14 +42,14 @@ def environment(settings):
     return dict(word.split("=", 1) for word in settings)
 
 
-def measure(builds, jobs, memory, rounds, seconds):
-    """Returns {row: {build: [figures]}} and the failures."""
-    figures, failures = {}, []
+def measure(builds, jobs, memory, rounds, seconds, line=None):
+    """Returns {row: {build: [figures]}} and the failures. With a `line`, the figures note the place of the cores."""
+    figures, failures, placed = {}, [], places.Places(line)
     for number in range(rounds):
         for job in jobs:
             for build in builds if number % 2 == 0 else builds[::-1]:
                 try:
-                    points = build.measure(job, 2, memory, seconds)
+                    points = placed.placed(lambda build=build, job=job: build.measure(job, 2, memory, seconds))
                 except Failure as failure:
                     failures.append(f"{build.name}, {job.name}: {failure}")
                     continue
@@ -57,15 +59,17 @@ def measure(builds, jobs, memory, rounds, seconds):
 
 
 def compare(figures, limit):
-    """Returns a list of rows with medians and the time ratio new / old."""
+    """Returns a list of rows with medians and the time ratio new / old, among runs with the cores in the same place."""
     rows = []
+    shortest = places.fastest(one for by_build in figures.values() for values in by_build.values() for one in values)
     for (point, field), by_build in figures.items():
         if len(by_build) < 2:
             continue
+        place, by_build = places.compared(by_build, shortest)
         old, new = (statistics.median(by_build[name]) for name in ("old", "new"))
         ratio = old / new if field in HIGHER_IS_BETTER else new / old
         rows.append({"row": point, "unit": UNITS[field], "old": old, "new": new, "ratio": round(ratio, 3),
-                     "good": ratio <= limit, "rounds": len(by_build["new"])})  # fmt: skip
+                     "good": ratio <= limit, "place": place, "rounds": min(map(len, by_build.values()))})  # fmt: skip
     return rows
 
 
@@ -89,12 +93,16 @@ def main():
     if unknown:
         parser.error("no job %s: %s" % (", ".join(sorted(unknown)), ", ".join(job.name for job in jobs)))
     jobs = [job for job in jobs if not chosen.only or job.name in chosen.only]
-    figures, failures = measure(builds, jobs, chosen.memory, chosen.rounds, chosen.timeout)
+    with tempfile.TemporaryDirectory() as folder:
+        line = places.line_of(folder) if chosen.memory == "H" else None
+        figures, failures = measure(builds, jobs, chosen.memory, chosen.rounds, chosen.timeout, line)
     rows = compare(figures, chosen.limit)
-    print("%-16s %14s %14s %8s  %s" % ("row", "old", "new", "new/old", "unit"))
+    print("%-16s %14s %14s %8s  %-8s %s" % ("row", "old", "new", "new/old", "runs", "unit"))
     for row in rows:
-        print("%-16s %14.2f %14.2f %8.3f  %s%s" % (row["row"], row["old"], row["new"], row["ratio"], row["unit"],
-                                                  "" if row["good"] else "  MISSED"))  # fmt: skip
+        runs = "%d %s" % (row["rounds"], row["place"] or "")
+        print("%-16s %14.2f %14.2f %8.3f  %-8s %s%s" % (row["row"], row["old"], row["new"], row["ratio"], runs,
+                                                        row["unit"], "" if row["good"] else "  MISSED"))  # fmt: skip
+    print("geometric mean of new/old: %.3f" % statistics.geometric_mean(row["ratio"] for row in rows) if rows else "")
     for failure in failures:
         print(failure, file=sys.stderr)
     if chosen.json:

@@ -9,6 +9,7 @@ import os
 import sys
 
 import host
+import places
 from host import HIGHER_IS_BETTER, Failure, Library
 from rounds import Rounds
 
@@ -94,12 +95,15 @@ def main():
         for library in compared:
             library.compile()
         before = host.machine()
-        rounds = Rounds(compared, HIGHER_IS_BETTER)
+        rounds = Rounds(compared, HIGHER_IS_BETTER, places.line_of(folder))
         rounds.run(host.parts_of(chosen.rows, chosen.seconds), chosen.rounds, chosen.minutes, chosen.quiet)
     except Failure as error:
         print("bench: %s" % error, file=sys.stderr)
         return 2
-    rows = compare(host.medians(rounds.figures), programs)
+    table, found = host.medians(rounds.figures)
+    rows = compare(table, programs)
+    for points in rows.values():
+        host.add_places(points, found)
     versions = {library.name: library.version.split(",")[0] for library in compared}
     report(rows, versions)
     rounds.report()

@@ -12,6 +12,7 @@ import statistics
 import sys
 
 import peer_programs
+import places
 from peer_programs import Failure, Job
 from rounds import HostPart, ProgramPart, Rounds
 
@@ -175,15 +176,30 @@ def parts_of(only, seconds):
 
 
 def medians(figures):
-    """Returns {library: {point: median of the better configuration}}."""
-    table = {}
-    for (library, _), points in figures.items():
-        for point, values in points.items():
-            choose = max if point in HIGHER_IS_BETTER else min
-            best = table.setdefault(library, {})
-            value = statistics.median(values)
-            best[point] = choose(best[point], value) if point in best else value
-    return table
+    """Returns {library: {point: median of the better configuration}}, and {point: (place, fewest runs)}: a point is
+    compared among runs with the cores in the same place; place None, with all runs, if that was not measured."""
+    table, found = {}, {}
+    shortest = places.fastest(value for points in figures.values() for values in points.values() for value in values)
+    for point in dict.fromkeys(point for points in figures.values() for point in points):
+        choose = max if point in HIGHER_IS_BETTER else min
+        chosen = {}
+        for (library, _), points in figures.items():
+            if point in points:
+                runs = chosen.setdefault(library, points[point])
+                chosen[library] = choose(runs, points[point], key=statistics.median)
+        place, chosen = places.compared(chosen, shortest)
+        found[point] = (place, min(map(len, chosen.values())))
+        for library, values in chosen.items():
+            table.setdefault(library, {})[point] = statistics.median(values)
+    return table, found
+
+
+def add_places(rows, found):
+    """Adds to rows of points the place of their runs and the number of these."""
+    for row in rows:
+        place, runs = found[row["point"]]
+        row.update({"place": place, "runs": runs} if place else {})
+    return rows
 
 
 def compare(table):
@@ -227,13 +243,18 @@ def shown(value):
     return "-" if value is None else f"{value:.4g}"
 
 
+def runs_of(row):
+    """Returns how many runs of a library a row compares at least, and the place of the cores in these."""
+    return "%d %s" % (row["runs"], row["place"]) if "place" in row else ""
+
+
 def report(rows, names):
     print("us; rate: messages/s, bandwidth: MB/s, start and end: ms; ratio: Weft over the better of the others")
-    print("%-26s" % "" + "".join("%12s" % name for name in names) + "%9s  %s" % ("ratio", "bar"))
+    print("%-26s" % "" + "".join("%12s" % name for name in names) + "%9s  %-8s %s" % ("ratio", "runs", "bar"))
     for row in rows:
         figures = "".join("%12s" % shown(row.get(name)) for name in names)
         verdict = "%s  %s" % (row["bar"], "met" if row["met"] else "MISSED") if "bar" in row else ""
-        print("%-26s%s%9s  %s" % (row["point"], figures, shown(row["ratio"]), verdict))
+        print("%-26s%s%9s  %-8s %s" % (row["point"], figures, shown(row["ratio"]), runs_of(row), verdict))
 
 
 def add_options(parser):
@@ -316,12 +337,13 @@ def main():
         for library in compared:
             library.compile()
         before = machine()
-        rounds = Rounds(compared, HIGHER_IS_BETTER)
+        rounds = Rounds(compared, HIGHER_IS_BETTER, places.line_of(folder))
         rounds.run(parts_of(chosen.rows, chosen.seconds), chosen.rounds, chosen.minutes, chosen.quiet)
     except Failure as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    rows = compare(medians(rounds.figures))
+    table, found = medians(rounds.figures)
+    rows = add_places(compare(table), found)
     names = {library.name: library.version for library in compared}
     report(rows, names)
     rounds.report()

@@ -5,6 +5,7 @@ import sys
 import time
 
 from peer_programs import Failure
+from places import Places
 
 # A library that waits busily needs milliseconds for a call of more ranks than cores: what it does not end in the first
 # time, it repeats with few iterations.
@@ -57,9 +58,10 @@ def better_configuration(figures, higher_is_better):
 class Rounds:
     """The figures of all libraries, {(library, configuration): {row: [figure]}}, and how they were measured."""
 
-    def __init__(self, libraries, higher_is_better):
+    def __init__(self, libraries, higher_is_better, line=None):
         self.runs = [(one, name, extra) for one in libraries for name, extra in one.configurations().items()]
         self.higher_is_better = higher_is_better
+        self.places = Places(line)
         self.figures = {(library.name, name): {} for library, name, _ in self.runs}
         self.few = set()  # (library, configuration, part) with few iterations
         self.left_out = {}  # {(library, configuration, part): reason}
@@ -85,7 +87,7 @@ class Rounds:
         configuration that is better in more rows of the part."""
         measured = {}
         for run in self.runs if number % 2 == 0 else reversed(self.runs):
-            measured.setdefault(run[0].name, {})[run[1]] = self._one(part, *run)
+            measured.setdefault(run[0].name, {})[run[1]] = self.places.placed(lambda run=run: self._one(part, *run))
         for library, by_configuration in measured.items():
             best = better_configuration(by_configuration, self.higher_is_better)
             for configuration, figures in by_configuration.items():
@@ -112,7 +114,9 @@ class Rounds:
         """Returns the part of a result file that says how was measured."""
         return {"rounds": self.counts(), "few_iterations": sorted(map(list, self.few - set(self.left_out))),
                 "left_out": sorted([*key, reason] for key, reason in self.left_out.items()),
-                "figures": {"%s, %s" % key: value for key, value in self.figures.items()}}  # fmt: skip
+                "figures": {"%s, %s" % key: value for key, value in self.figures.items()},
+                "lines_ns": {"%s, %s" % key: {row: [getattr(one, "lines", None) for one in values]
+                             for row, values in rows.items()} for key, rows in self.figures.items()}}  # fmt: skip
 
     def _one(self, part, library, configuration, extra):
         """Returns {row: figure}; empty if a library does not end its own program. Raises Failure if Weft does not."""

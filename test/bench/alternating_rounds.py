@@ -6,14 +6,17 @@ import contextlib
 import io
 import os
 import sys
+import tempfile
 import time
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 sys.dont_write_bytecode = True
+import alternate  # noqa: E402
 import compat_host  # noqa: E402
 import host  # noqa: E402
+import places  # noqa: E402
 from rounds import Failure, Rounds, better_configuration  # noqa: E402
 
 
@@ -65,7 +68,8 @@ class Comparison(unittest.TestCase):
         for part, expected in (("few", [False, True, True]), ("never", [False, True])):
             self.assertEqual([few for *call, few in self.calls if call == [part, "MPICH"]], expected)
         self.assertFalse(any(few for _, name, few in self.calls if name != "MPICH"))
-        table = host.medians(self.rounds.figures)
+        table, found = host.medians(self.rounds.figures)
+        self.assertEqual(found["always"], (None, 2))  # no line was measured
         rows = {row["point"]: row for row in compat_host.compare(table, [self.through])["MPICH"]}
         self.assertEqual([rows[name].get("met") for name in ("always", "few", "never")], [True, True, None])
         self.assertEqual((rows["few"]["ratio"], rows["never"]["own"]), (0.5, None))
@@ -84,6 +88,62 @@ class Comparison(unittest.TestCase):
     def test_a_failure_of_weft_ends_the_comparison(self):
         with self.assertRaisesRegex(Failure, "Weft, default, failing: status 1"):
             Rounds([FakeLibrary("Weft", True)], ()).run([FailingPart()], 1, 1, True)
+
+    def test_only_runs_of_one_place_are_compared(self):
+        # Weft is faster in each place, a run that moves or that is near is left out.
+        class MovingPart(FakePart):
+            def run(self, library, *_):
+                place = line.next_place()
+                return {"row": place * (9.0 if library.weft else 10.0)}
+
+        class FakeLine:
+            """The line's time of the places of the runs in turn; each run begins and ends in its place."""
+
+            def __init__(self, places):
+                self.places, self.at = places, -1
+
+            def next_place(self):
+                self.at += 1
+                return self.places[self.at]
+
+            def measure(self):
+                return 60.0 * self.places[max(self.at, 0)]
+
+        near, far = 1, 5
+        # Runs: peer, Weft; Weft, peer; peer, Weft; ... A run that begins in one place and ends in another has none.
+        line = FakeLine([near, near, far, far, far, far, far, far, near, near, near, far])
+        rounds = Rounds([FakeLibrary("Peer", False), FakeLibrary("Weft", True)], (), line)
+        rounds.run([MovingPart("row", "always", [])], 6, 1, True)
+        table, found = host.medians(rounds.figures)
+        self.assertEqual(found["row"][0], "far")
+        self.assertEqual((table["Weft"]["row"], table["Peer"]["row"]), (45.0, 50.0))
+        row = host.add_places(host.compare(table), found)[0]
+        self.assertEqual((row["ratio"], row["place"], row["runs"]), (0.9, "far", 2))
+        lines = [lines for lines in rounds.facts()["lines_ns"]["Weft, default"]["row"]]
+        self.assertEqual(lines[0], (60.0, 60.0))
+        self.assertEqual(len(lines), 6)
+
+    def test_places_of_figures(self):
+        def figures(*pairs):
+            return [places.Placed(1.0, pair) for pair in pairs]
+
+        near, far, moved = (60.0, 70.0), (290.0, 310.0), (60.0, 300.0)
+        shortest = places.fastest(figures(far, near))
+        self.assertEqual([places.place_of(one, shortest) for one in figures(near, far, moved)], ["near", "far", None])
+        self.assertIsNone(places.place_of(1.0, shortest))
+        place, chosen = places.compared({"a": figures(near, far, far), "b": figures(near, near, far)}, shortest)
+        self.assertEqual((place, [len(chosen[name]) for name in "ab"]), ("near", [1, 2]))
+        place, chosen = places.compared({"a": figures(near, moved), "b": figures(far)}, shortest)
+        self.assertEqual((place, [len(chosen[name]) for name in "ab"]), (None, [2, 1]))
+        rows = alternate.compare({("x", "latency_us"): {"old": figures(near, far), "new": figures(near)}}, 1.05)
+        self.assertEqual((rows[0]["place"], rows[0]["rounds"], rows[0]["good"]), ("near", 1, True))
+
+    def test_a_line_takes_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            line = places.line_of(folder)
+            if line is None:
+                self.skipTest("one core")
+            self.assertTrue(1.0 < line.measure() < 1e6)
 
     def test_the_configuration_that_is_better_in_more_rows(self):
         figures = {
