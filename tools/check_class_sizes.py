@@ -7,49 +7,13 @@ import os
 import re
 import sys
 
+from declarations import SOURCES, declarations, without_noise
+
 LIMIT = 60
-SOURCES = (".hpp", ".cpp", ".cuh", ".h")
 # Larger classes, and the number of functions that each may have: its present one, so it may only shrink.
 EXCEPTIONS = {"Ofi": 63, "Shm": 66, "Ucx": 82, "Window": 126}
 
-NOISE = re.compile(
-    r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:\\\n|[^\n])*',
-    re.DOTALL | re.MULTILINE,
-)
 HEAD = re.compile(r"\b(?:class|struct)\s+(?:alignas\([^)]*\)\s*)?(\w+(?:::\w+)*)\s*(?:final\s*)?(?::[^;{}()]*)?\{")
-
-
-def without_noise(text):
-    """Returns C++ text without comments, literals, preprocessor lines and attributes."""
-    return re.sub(r"\[\[.*?\]\]", " ", NOISE.sub(lambda found: "0" if found.group(0)[0] in "\"'R" else " ", text))
-
-
-def declarations(text, start):
-    """Yields the declarations of the class body that begins at `start`, bodies in braces as `{}`."""
-    depth, parentheses, current = 0, 0, []
-    for position in range(start, len(text)):
-        char = text[position]
-        if char == "}":
-            depth -= 1
-            if depth < 0:
-                return
-            if depth == 0:
-                current.append("{}")
-                # A body ends the declaration, unless it initialises a variable or a member.
-                following = text[position + 1 : position + 200].lstrip()[:1]
-                if parentheses == 0 and following not in (";", ",", "{", ")"):
-                    yield "".join(current)
-                    current = []
-            continue
-        if char == "{":
-            depth += 1
-        elif depth == 0:
-            parentheses += {"(": 1, ")": -1}.get(char, 0)
-            if char == ";" and parentheses == 0:
-                yield "".join(current)
-                current = []
-            else:
-                current.append(char)
 
 
 def declares_function(declaration):
@@ -75,7 +39,7 @@ def count(path):
         text = without_noise(file.read())
     for head in HEAD.finditer(text):
         if not text[: head.start()].rstrip().endswith("enum"):
-            yield head.group(1), sum(map(declares_function, declarations(text, head.end())))
+            yield head.group(1), sum(map(declares_function, declarations(text, head.end(), of_class=True)))
 
 
 def check(root, limit):

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-from check_class_sizes import without_noise
+from declarations import without_noise
 
 CALL = re.compile(r"^weft_layer\((\w+)([^()]*)\)", re.MULTILINE)
 KEYWORDS = r"\b(?:COLD|LIKE|DEPENDS|GENERATED|GROUP|PRECOMPILE)\b"

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from check_class_sizes import SOURCES, without_noise
+from declarations import SOURCES, declarations, without_noise
 
 # Folders of src/ that are not checked: base, device and launch serve the process, whose log, settings, driver and
 # environment they hold; compat and fortran define variables of other ABIs; the others are programs of their own.
@@ -56,37 +56,10 @@ EXCEPTIONS = {
     "src/transport/ucx/library.cpp": 2,
 }
 
-NAMESPACE = re.compile(r"(?:\bnamespace\b[\s\w:]*|\bextern\s+0\s*)$")
 NO_VARIABLE = re.compile(
     r"^(?:using|typedef|template|static_assert|friend|extern|enum|class|struct|union|concept|namespace|__extension__)\b"
 )
 SPECIFIERS = re.compile(r"^(?:(?:static|inline|constinit|thread_local|[A-Z]+_[A-Z_]+)\s+)+")
-
-
-def namespace_declarations(text):
-    """Yields the declarations at namespace level, with bodies in braces as `{}`."""
-    depth, parentheses, current = 0, 0, []
-    for position, char in enumerate(text):
-        if char == "{" and depth == 0 and NAMESPACE.search("".join(current)):
-            current = []
-        elif char == "{":
-            depth += 1
-        elif char == "}" and depth == 0:  # the end of a namespace
-            current = []
-        elif char == "}":
-            depth -= 1
-            if depth == 0:
-                current.append("{}")
-                # A body ends the declaration, unless it initialises a variable.
-                if parentheses == 0 and text[position + 1 : position + 200].lstrip()[:1] not in (";", ",", "{", ")"):
-                    current = []
-        elif depth == 0:
-            parentheses += {"(": 1, ")": -1}.get(char, 0)
-            if char == ";" and parentheses == 0:
-                yield "".join(current)
-                current = []
-            else:
-                current.append(char)
 
 
 def static_declarations(text):
@@ -118,7 +91,7 @@ def mutable_variables(path):
     """Returns the declarations of mutable variables outside of objects in a file."""
     with open(path, encoding="utf-8") as file:
         text = without_noise(file.read())
-    found = [each for each in namespace_declarations(text) if not each.strip().startswith("static")]
+    found = [each for each in declarations(text) if not each.strip().startswith("static")]
     found += static_declarations(text)
     return [" ".join(each.split()) for each in found if is_mutable_variable(each)]
 
