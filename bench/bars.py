@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-import peers
+import comparison
 from peer_programs import BENCH, ROOT, Failure, Job, execute, weft_peer
 
 # Required figures on H200: name -> (figure, whether higher is better, unit).
@@ -203,7 +203,7 @@ def show(rows, facts):
     print("%s GPUs, %s, driver %s, %s" % (facts["ranks"], facts["gpu"], facts["driver"], facts["date"]))
     for row in rows:
         bar = "bar %g %s" % (row["bar"], "met" if row["met"] else "MISSED") if "bar" in row else "no bar"
-        print("%-42s%10s %-13s %s" % (row["name"], peers.shown(row["value"]), row.get("unit", ""), bar))
+        print("%-42s%10s %-13s %s" % (row["name"], comparison.shown(row["value"]), row.get("unit", ""), bar))
 
 
 def arguments(description, known, default_name):
@@ -228,7 +228,7 @@ def run(description, name, repeated, once, bars, make=Site):
     """Measures as the command line says, prints the rows and writes them as JSON. Returns the exit status."""
     begin = time.monotonic()
     chosen = arguments(description, [*repeated, *once], name)
-    gpus = peers.count_gpus(chosen.weft)
+    gpus = comparison.count_gpus(chosen.weft)
     ranks = chosen.ranks or gpus
     if ranks < 2:
         print("%s: %d GPUs found: at least 2 are needed" % (name, ranks), file=sys.stderr)
@@ -239,7 +239,7 @@ def run(description, name, repeated, once, bars, make=Site):
         {what: work for what, work in once.items() if what in chosen.only}, chosen.rounds, begin + chosen.seconds,
     )  # fmt: skip
     facts = {
-        **peers.machine([site], "D"),
+        **comparison.machine([site], "D"),
         "gpus": gpus,
         "ranks": ranks,
         "trial": chosen.trial,

@@ -10,10 +10,10 @@ import sys
 import tempfile
 import time
 
-import peers as comparison
-from peer_programs import BENCH, Failure, Job, OpenMpi, bytes_of, execute, join_path, nccl_peers, weft_peer
+import comparison
+from comparison import BEFORE
+from peer_programs import Failure, Job, OpenMpi, bytes_of, execute, nccl_peers, weft_peer
 
-BEFORE = "Weft, before"
 SIZES = "8,64K,1M,64M"
 KERNEL_SIZES = "64K,1M"
 KERNEL_MS, TRIAL_KERNEL_MS = 5, 0.1  # of a kernel of the program, launched before each exchange
@@ -78,11 +78,7 @@ def compare(figures, bars=True):
     for point in figures["Weft"]:
         values = {name: statistics.median(points[point]) for name, points in figures.items() if points.get(point)}
         row = {"point": point, "unit": "ms" if point == MILLISECONDS else "us", "figures": values}
-        others = [value for name, value in values.items() if name not in ("Weft", BEFORE)]
-        if others:
-            row["ratio"] = round(values["Weft"] / min(others), 3)
-        if BEFORE in values:
-            row["ratio_before"] = round(values["Weft"] / values[BEFORE], 3)
+        row.update(comparison.ratios(values))
         row["bars"] = limits_of(point, values, figures["Weft"]) if bars else []
         rows.append(row)
     return rows
@@ -101,11 +97,7 @@ def limits_of(point, values, mine):
 
 
 def show(rows, measured, facts):
-    print("%s x %s, driver %s, %s" % (facts["gpus"], facts["gpu"], facts["driver"], facts["date"]))
-    for one in measured:
-        print("  %-14s %s" % (one.name, one.facts.get("library", "")))
-    for name, why in facts["missing"].items():
-        print("  %-14s left out: %s" % (name, why))
+    comparison.show_libraries(measured, facts)
     print(
         "Medians of %d rounds, %d ranks, microseconds (MPI_Init: ms); ratios of Weft."
         % (facts["rounds"], facts["ranks"])
@@ -120,49 +112,29 @@ def show(rows, measured, facts):
 
 def gather(chosen, folder, jobs):
     """Returns the libraries that can be started, and the reasons for the missing ones."""
-    found, missing = [weft_peer("Weft", chosen.weft)], {}
-
-    def before(prefix):  # the programs of the new prefix: the old one may lack this one
-        peer = weft_peer(BEFORE, prefix, {"LD_LIBRARY_PATH": join_path(os.path.join(prefix, "lib"))})
-        peer.programs = found[0].programs
-        return peer
-
-    for name, given, make in (
-        (BEFORE, chosen.before, before),
-        ("Open MPI", chosen.openmpi, lambda path: OpenMpi(path, chosen.memory, folder, jobs)),
-        ("NCCL", chosen.nccl, lambda path: nccl_peers(chosen.weft, path)[0]),
-    ):
-        try:
-            if not given:
-                raise Failure("not given")
-            found.append(make(os.path.abspath(given)))
-        except Failure as failure:
-            missing[name] = str(failure)
+    mine = weft_peer("Weft", chosen.weft)
+    others = {
+        BEFORE: (chosen.before, lambda path: [comparison.earlier_build(path, mine.programs)]),
+        "Open MPI": (chosen.openmpi, lambda path: [OpenMpi(path, chosen.memory, folder, jobs)]),
+        "NCCL": (chosen.nccl, lambda path: nccl_peers(chosen.weft, path)[:1]),
+    }
+    found, missing = comparison.gather(others)
+    found.insert(0, mine)
     options = [*(TRIAL if chosen.trial else ("-n", str(EXCHANGES))), *(["-c"] if chosen.check else [])]
     if chosen.per_task:
-        for peer in found:
-            peer.environment["GPU_VISIBILITY"] = "per_task"
-            peer.preload = ["sh", comparison.VISIBILITY, *peer.preload]
+        comparison.limit_visibility(found)
     return [Measurement(peer, jobs, options) for peer in found], missing
 
 
 def arguments():
     parser = argparse.ArgumentParser(description="Compares the first exchanges of a process between libraries.")
-    parser.add_argument("--weft", metavar="PREFIX", default=os.path.join(comparison.ROOT, "build", "prefix"))
+    comparison.add_options(parser, seconds=300, limit=60)
     parser.add_argument("--before", metavar="PREFIX", help="an earlier build of Weft")
-    parser.add_argument("--openmpi", metavar="PREFIX", help="Open MPI built with CUDA")
     parser.add_argument("--nccl", metavar="FOLDER", help="folder of libnccl.so.2, or its parent")
-    parser.add_argument("--ranks", type=int, help="number of ranks (the number of GPUs)")
-    parser.add_argument("--per-task", action="store_true", help="each rank sees its own GPU only (srun)")
-    parser.add_argument("--memory", choices=("D", "H"), default="D", help="device or host memory (D)")
     parser.add_argument("--sizes", default=SIZES, help="bytes of a message (%(default)s)")
     parser.add_argument("--kernel-sizes", default=KERNEL_SIZES, help="the same beside a kernel (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="largest number of rounds (5)")
-    parser.add_argument("--seconds", type=float, default=300, help="time limit of all rounds (300)")
-    parser.add_argument("--limit", type=float, default=60, help="time limit of one run, after which it is killed (60)")
     parser.add_argument("--check", action="store_true", help="check every byte; the times then mean nothing")
     parser.add_argument("--trial", action="store_true", help="few exchanges, small allocations, no limits")
-    parser.add_argument("--json", metavar="FILE", help="result file (bench/results/cold-<GPUs>.json)")
     chosen = parser.parse_args()
     chosen.weft = os.path.abspath(chosen.weft)
     return chosen
@@ -172,8 +144,7 @@ def main():
     end = time.monotonic()
     chosen = arguments()
     end += chosen.seconds
-    gpus = comparison.count_gpus(chosen.weft) if chosen.memory == "D" else 0
-    ranks = chosen.ranks or gpus or 2
+    gpus, ranks = comparison.count_ranks(chosen)
     if ranks < 2:
         print("cold: %d ranks: at least 2 are needed" % ranks, file=sys.stderr)
         return 2
@@ -184,18 +155,12 @@ def main():
         measured, missing = gather(chosen, folder, jobs)
         rounds = comparison.Rounds(measured, ranks, chosen.memory, end, chosen.limit)
         number = rounds.run(jobs, chosen.rounds)
-    facts = {**comparison.machine(measured, chosen.memory), "gpus": gpus, "ranks": ranks,
-             "visibility": "per task" if chosen.per_task else "all", "rounds": number, "missing": missing,
-             "failures": rounds.failures, "libraries": {one.name: one.facts.get("library") for one in measured},
-             "kernel_ms": kernel_ms, "nvls": "off"}  # fmt: skip
+    facts = {**comparison.facts_of(chosen, measured, rounds, number, missing), "gpus": gpus,
+             "visibility": "per task" if chosen.per_task else "all", "kernel_ms": kernel_ms, "nvls": "off"}  # fmt: skip
     rows = compare(rounds.figures, not (chosen.trial or chosen.check))
     show(rows, measured, facts)
-    path = chosen.json or os.path.join(BENCH, "results", "cold-%d.json" % ranks)
-    with open(path, "w", encoding="utf-8") as file:
-        runs = {one.name: one.runs for one in measured}
-        json.dump({**facts, "rows": rows, "figures": rounds.figures, "runs": runs}, file, indent=1)
-        file.write("\n")
-    return 1 if "Weft" in rounds.failures else 0
+    runs = {one.name: one.runs for one in measured}
+    return comparison.write(chosen, "cold", {**facts, "rows": rows, "figures": rounds.figures, "runs": runs})
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 # Compares Weft with Open MPI with CUDA, UCX and NCCL ("peers") on the GPUs of one machine, by medians of alternating
 # rounds. Libraries that are not given, fail or hang are reported as left out. The programs are in peer_programs.py.
 import argparse
-import datetime
-import json
 import os
 import re
 import statistics
@@ -12,19 +10,16 @@ import sys
 import tempfile
 import time
 
+import comparison
 from peer_programs import (
-    BENCH,
     HIGHER_IS_BETTER,
     JOBS,
     MEBI,
     PAIR_JOBS,
-    ROOT,
     UNITS,
-    Failure,
     OpenMpi,
     Ucx,
     bytes_of,
-    execute,
     nccl_peers,
     points_of,
     weft_peer,
@@ -50,7 +45,6 @@ NCCL_BARS = {
 }  # fmt: skip
 PER_TASK = "Weft, per task"  # each rank sees its own GPU only, as with `srun --gpus-per-task=1`
 PER_TASK_BAR = 1.05  # ratio to the same job with all GPUs visible
-VISIBILITY = os.path.join(BENCH, "common", "per_task.sh")
 LINK_GB_S = 396  # measured maximum that one of these GPUs receives
 ALLTOALL_BAR = 1.2  # ratio to the link time of 16 MiB from each other rank
 
@@ -59,64 +53,18 @@ def gather_peers(chosen, folder):
     """Returns the peers that can be started, and the reasons for the missing peers."""
     lone = weft_peer("Weft, lone", chosen.weft, {"WEFT_GPU_RESIDENT_KERNEL": "off"})
     lone.jobs = ("latency",)
-    peers, missing = [weft_peer("Weft", chosen.weft)], {}
+    peers = [weft_peer("Weft", chosen.weft)]
     if chosen.per_task:
-        peers.append(weft_peer(PER_TASK, chosen.weft, {"GPU_VISIBILITY": "per_task"}, ["sh", VISIBILITY]))
+        peers.append(weft_peer(PER_TASK, chosen.weft, {"GPU_VISIBILITY": "per_task"}, ["sh", comparison.VISIBILITY]))
     if chosen.memory == "D":
         peers.append(lone)
-    for name, given, make in (
-        ("Open MPI", chosen.openmpi, lambda path: [OpenMpi(path, chosen.memory, folder)]),
-        ("UCX", chosen.ucx, lambda path: [Ucx(path, chosen.memory)]),
-        ("NCCL", chosen.nccl, lambda path: nccl_peers(chosen.weft, path)),
-    ):
-        try:
-            if not given:
-                raise Failure("not given")
-            peers += make(os.path.abspath(given))
-        except Failure as failure:
-            missing[name] = str(failure)
-    return peers, missing
-
-
-class Rounds:
-    """Rounds within a time limit; a job that failed with a peer is not repeated with that peer."""
-
-    def __init__(self, peers, gpus, memory, end, limit):
-        self.peers, self.gpus, self.memory, self.end, self.limit = peers, gpus, memory, end, limit
-        self.figures = {peer.name: {} for peer in peers}  # {peer: {point: [one figure per round]}}
-        self.failures = {}  # {peer: {job: reason}}
-        self.took = {}  # {(peer, job): seconds of the last run}
-
-    def run(self, jobs, rounds):
-        """Returns the number of started rounds."""
-        for number in range(rounds):
-            order = self.peers if number % 2 == 0 else self.peers[::-1]
-            for job in jobs:
-                for peer in order:
-                    if job.name in peer.jobs and job.name not in self.failures.get(peer.name, {}):
-                        self.once(peer, job)
-            if time.monotonic() > self.end:
-                return number + 1
-        return rounds
-
-    def once(self, peer, job):
-        start = time.monotonic()
-        if start + self.took.get((peer.name, job.name), 0) > self.end:
-            if (peer.name, job.name) not in self.took:
-                self.fail(peer, job, "no time left")
-            return
-        try:
-            measured = peer.measure(job, self.gpus, self.memory, min(self.limit, self.end + 5 - start))
-        except Failure as failure:
-            self.fail(peer, job, str(failure))
-            return
-        self.took[peer.name, job.name] = time.monotonic() - start
-        for point, value in measured.items():
-            self.figures[peer.name].setdefault(point, []).append(value)
-
-    def fail(self, peer, job, reason):
-        print(f"{peer.name}, {job.name}: left out: {reason}", file=sys.stderr, flush=True)
-        self.failures.setdefault(peer.name, {})[job.name] = reason
+    others = {
+        "Open MPI": (chosen.openmpi, lambda path: [OpenMpi(path, chosen.memory, folder)]),
+        "UCX": (chosen.ucx, lambda path: [Ucx(path, chosen.memory)]),
+        "NCCL": (chosen.nccl, lambda path: nccl_peers(chosen.weft, path)),
+    }
+    found, missing = comparison.gather(others)
+    return peers + found, missing
 
 
 def compare(figures, jobs, gpus, bars=True):
@@ -152,71 +100,25 @@ def bars_of(values, point, higher, gpus):
 
 
 def show(rows, peers, facts):
-    print("%s x %s, driver %s, %s" % (facts["gpus"], facts["gpu"], facts["driver"], facts["date"]))
-    for peer in peers:
-        print("  %-14s %s" % (peer.name, peer.facts.get("library", "")))
-    for name, why in facts["missing"].items():
-        print("  %-14s left out: %s" % (name, why))
+    comparison.show_libraries(peers, facts)
     print("Medians of %d rounds; ratio: Weft over the best of the others." % facts["rounds"])
     print("%-18s%-11s" % ("", "unit") + "".join("%15s" % peer.name for peer in peers) + "%8s  bars" % "ratio")
     for row in rows:
-        cells = "".join("%15s" % shown(row["figures"].get(peer.name)) for peer in peers)
-        bars = ", ".join("%s %s %s" % (bar["column"], shown(bar["bar"]), "met" if bar["met"] else "MISSED")
+        cells = "".join("%15s" % comparison.shown(row["figures"].get(peer.name)) for peer in peers)
+        bars = ", ".join("%s %s %s" % (bar["column"], comparison.shown(bar["bar"]), "met" if bar["met"] else "MISSED")
                          for bar in row["bars"])  # fmt: skip
         print("%-18s%-11s%s%8s  %s" % (row["point"], row["unit"], cells, row.get("ratio", "-"), bars))
-
-
-def shown(value):
-    return "-" if value is None else f"{value:.2f}" if value < 100 else f"{value:.0f}"
-
-
-def question(words):
-    try:
-        return execute(words, dict(os.environ), 20).strip()
-    except Failure:
-        return ""
-
-
-def machine(peers, memory):
-    """Returns GPU, driver, date and commit."""
-    device = next((peer.facts for peer in peers if "device" in peer.facts), {})
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    answer = question(query) if memory == "D" else ""
-    name, _, driver = (answer.splitlines() or [""])[0].rpartition(", ")
-    return {
-        "date": datetime.date.today().isoformat(),
-        "commit": question(["git", "-C", ROOT, "describe", "--always", "--dirty"]) or "?",
-        "gpu": device.get("device", name or "none (host memory)"), "gpus": device.get("devices", 0),
-        "driver": "%s, CUDA %s" % (driver or "?", device.get("driver", "?")),
-    }  # fmt: skip
-
-
-def count_gpus(weft):
-    """Returns the number of GPUs of this machine, from Weft's own tool."""
-    sys.path.insert(0, os.path.join(ROOT, "cli"))
-    sys.path.insert(0, weft)
-    from weft_mpi import bench
-
-    return bench.count_gpus()
 
 
 def arguments():
     parser = argparse.ArgumentParser(
         description="Compares Weft with Open MPI, UCX and NCCL on the GPUs of one machine."
     )
-    parser.add_argument("--weft", metavar="PREFIX", default=os.path.join(ROOT, "build", "prefix"))
-    parser.add_argument("--openmpi", metavar="PREFIX", help="Open MPI built with CUDA")
+    comparison.add_options(parser, seconds=600, limit=40)
     parser.add_argument("--ucx", metavar="PREFIX", help="UCX with ucx_perftest (libucx of the package libucx-cu13)")
     parser.add_argument("--nccl", metavar="FOLDER", help="folder of libnccl.so.2, or its parent")
-    parser.add_argument("--per-task", action="store_true", help="also with ranks that see their own GPU only (srun)")
-    parser.add_argument("--ranks", type=int, help="ranks of the collectives (the number of GPUs)")
-    parser.add_argument("--rounds", type=int, default=5, help="largest number of rounds (5)")
-    parser.add_argument("--seconds", type=float, default=600, help="time limit of all rounds (600)")
-    parser.add_argument("--limit", type=float, default=40, help="time limit of one run, after which it is killed (40)")
-    parser.add_argument("--memory", choices=("D", "H"), default="D", help="device or host memory (D)")
     parser.add_argument("--jobs", metavar="JOB,...", help="some of: " + ", ".join(job.name for job in JOBS))
     parser.add_argument("--sizes", metavar="MAX", help="omit larger messages, such as 64K")
-    parser.add_argument("--json", metavar="FILE", help="result file (bench/results/peers-<GPUs>.json)")
     chosen = parser.parse_args()
     chosen.weft = os.path.abspath(chosen.weft)
     known = {job.name for job in JOBS}
@@ -238,24 +140,18 @@ def within(job, largest):
 def main():
     begin = time.monotonic()
     chosen = arguments()
-    gpus = chosen.ranks or (count_gpus(chosen.weft) if chosen.memory == "D" else 2)
+    gpus = chosen.ranks or (comparison.count_gpus(chosen.weft) if chosen.memory == "D" else 2)
     if gpus < 2:
         print("peers: %d GPUs found: at least 2 are needed" % gpus, file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as folder:
         peers, missing = gather_peers(chosen, folder)
-        rounds = Rounds(peers, gpus, chosen.memory, begin + chosen.seconds, chosen.limit)
+        rounds = comparison.Rounds(peers, gpus, chosen.memory, begin + chosen.seconds, chosen.limit)
         number = rounds.run(chosen.jobs, chosen.rounds)
-    facts = {**machine(peers, chosen.memory), "ranks": gpus, "rounds": number, "missing": missing,
-             "failures": rounds.failures, "libraries": {peer.name: peer.facts.get("library") for peer in peers},
-             "nvls": "off"}  # fmt: skip
+    facts = {**comparison.facts_of(chosen, peers, rounds, number, missing), "nvls": "off"}
     rows = compare(rounds.figures, chosen.jobs, gpus, chosen.memory == "D")
     show(rows, peers, facts)
-    path = chosen.json or os.path.join(BENCH, "results", "peers-%d.json" % gpus)
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({**facts, "rows": rows, "figures": rounds.figures}, file, indent=1)
-        file.write("\n")
-    return 1 if "Weft" in rounds.failures else 0
+    return comparison.write(chosen, "peers", {**facts, "rows": rows, "figures": rounds.figures})
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ import sys
 import tempfile
 import time
 
-import peers as comparison
-from peer_programs import BENCH, ROOT, Failure, Job, OpenMpi, execute, join_path, weft_peer
+import comparison
+from comparison import BEFORE
+from peer_programs import BENCH, ROOT, Failure, Job, OpenMpi, execute, weft_peer
 
-BEFORE = "Weft, before"
 FIRST = 5  # steps of a loop whose mean is a row of its own
 WHOLE = "MPI_Init to MPI_Finalize"
 GOAL = 0.9  # of Weft's time to the other library's
@@ -181,10 +181,7 @@ def compare(programs, figures, cold):
         if program.name in cold:
             parts["cold"] = {"Weft": cold[program.name]}
         for name, values in medians.items():
-            row = {"program": program.name, "figure": name, "seconds": values}
-            for other, key in (("Open MPI", "ratio"), (BEFORE, "ratio_before")):
-                if "Weft" in values and other in values:
-                    row[key] = round(values["Weft"] / values[other], 3)
+            row = {"program": program.name, "figure": name, "seconds": values, **comparison.ratios(values)}
             if name == WHOLE:
                 row["parts"] = parts
             elif "ratio" in row:
@@ -194,9 +191,7 @@ def compare(programs, figures, cold):
 
 
 def show(rows, libraries, facts):
-    print("%s x %s, driver %s, %s" % (facts["gpus"], facts["gpu"], facts["driver"], facts["date"]))
-    for name, why in facts["missing"].items():
-        print("  %-14s left out: %s" % (name, why))
+    comparison.show_libraries(libraries, facts)
     print("Medians of %d rounds, %d ranks, milliseconds; ratios of Weft." % (facts["rounds"], facts["ranks"]))
     print("%-32s%-28s" % ("", "") + "".join("%14s" % one.name for one in libraries) + "%8s%8s" % ("ratio", "before"))
     for row in rows:
@@ -214,14 +209,6 @@ def milliseconds(seconds):
     return None if seconds is None else seconds * 1e3
 
 
-def weft_library(name, prefix, programs):
-    """Returns a build of Weft with the programs of a prefix, which an earlier build may lack."""
-    environment = {"LD_LIBRARY_PATH": join_path(os.path.join(prefix, "lib"))} if prefix != programs else {}
-    peer = weft_peer(name, prefix, environment)
-    peer.programs = os.path.join(programs, "libexec", "weft", "bench")
-    return Library(peer, os.path.join(programs, "libexec", "weft", "jacobi"))
-
-
 def openmpi_library(prefix, chosen, folder):
     """Returns Open MPI with the programs, which its compilers build."""
     transforms = [Job("transform", "transform", 0, "0", (), "us")]
@@ -237,43 +224,28 @@ def openmpi_library(prefix, chosen, folder):
 
 def gather(chosen, folder):
     """Returns the libraries that can be started, and the reasons for the missing ones."""
-    found, missing = [weft_library("Weft", chosen.weft, chosen.weft)], {}
-    for name, given, make in (
-        (BEFORE, chosen.before, lambda path: weft_library(BEFORE, path, chosen.weft)),
-        ("Open MPI", chosen.openmpi, lambda path: openmpi_library(path, chosen, folder)),
-    ):
-        try:
-            if not given:
-                raise Failure("not given")
-            found.append(make(os.path.abspath(given)))
-        except Failure as failure:
-            missing[name] = str(failure)
+    jacobi = os.path.join(chosen.weft, "libexec", "weft", "jacobi")
+    mine = weft_peer("Weft", chosen.weft)
+    others = {
+        BEFORE: (chosen.before, lambda path: [Library(comparison.earlier_build(path, mine.programs), jacobi)]),
+        "Open MPI": (chosen.openmpi, lambda path: [openmpi_library(path, chosen, folder)]),
+    }
+    found, missing = comparison.gather(others)
+    found.insert(0, Library(mine, jacobi))
     if chosen.per_task:
-        for library in found:
-            library.peer.environment["GPU_VISIBILITY"] = "per_task"
-            library.peer.preload = ["sh", comparison.VISIBILITY]
+        comparison.limit_visibility([library.peer for library in found])
     return found, missing
 
 
 def arguments():
     parser = argparse.ArgumentParser(description="Compares programs between MPI libraries.")
-    parser.add_argument("--weft", metavar="PREFIX", default=os.path.join(ROOT, "build", "prefix"))
+    comparison.add_options(parser, seconds=600, limit=120)
     parser.add_argument("--before", metavar="PREFIX", help="an earlier build of Weft")
-    parser.add_argument("--openmpi", metavar="PREFIX", help="Open MPI built with CUDA")
     parser.add_argument("--only", metavar="TEXT", action="append", help="programs whose names contain TEXT; repeatable")
     parser.add_argument("--also", metavar="NAME: COMMAND", action="append", default=[], help="a further program; "
                         "{library} in the command becomes weft or openmpi; repeatable")  # fmt: skip
     parser.add_argument("--figure", metavar="REGEX", help="the time in seconds in the output of these programs")
     parser.add_argument("--scale", choices=(SMALL, LARGE), default=LARGE, help="small: for a trial (%(default)s)")
-    parser.add_argument("--memory", choices=("D", "H"), default="D", help="device or host memory (D)")
-    parser.add_argument("--per-task", action="store_true", help="each rank sees its own GPU only (srun)")
-    parser.add_argument("--ranks", type=int, help="number of ranks (the number of GPUs)")
-    parser.add_argument("--rounds", type=int, default=5, help="largest number of rounds (5)")
-    parser.add_argument("--seconds", type=float, default=600, help="time limit of all rounds (600)")
-    parser.add_argument(
-        "--limit", type=float, default=120, help="time limit of one run, after which it is killed (120)"
-    )
-    parser.add_argument("--json", metavar="FILE", help="result file (bench/results/programs-<ranks>.json)")
     chosen = parser.parse_args()
     for text in chosen.also:
         if ": " not in text:
@@ -291,8 +263,7 @@ def main():
     end = time.monotonic()
     chosen = arguments()
     end += chosen.seconds
-    gpus = comparison.count_gpus(chosen.weft) if chosen.memory == "D" else 0
-    ranks = chosen.ranks or gpus or 2
+    gpus, ranks = comparison.count_ranks(chosen)
     preload = os.path.join(chosen.weft, "libexec", "weft", "bench", "libweft-bench-phases.so")
     jobs = [Job(program.name, "", 0, "0", (), "s") for program in chosen.programs]
     with tempfile.TemporaryDirectory() as folder:
@@ -301,16 +272,11 @@ def main():
         rounds = comparison.Rounds([Measurement(one, chosen.programs, preload) for one in libraries], ranks,
                                    chosen.memory, end, chosen.limit)  # fmt: skip
         number = rounds.run(jobs, chosen.rounds)
-    facts = {**comparison.machine(libraries, chosen.memory), "gpus": gpus,
-             "ranks": ranks, "visibility": "per task" if chosen.per_task else "all", "rounds": number,
-             "missing": missing, "failures": rounds.failures, "untraced": untraced, "goal": GOAL}  # fmt: skip
+    facts = {**comparison.facts_of(chosen, libraries, rounds, number, missing), "gpus": gpus,
+             "visibility": "per task" if chosen.per_task else "all", "untraced": untraced, "goal": GOAL}  # fmt: skip
     rows = compare(chosen.programs, rounds.figures, cold)
     show(rows, libraries, facts)
-    path = chosen.json or os.path.join(BENCH, "results", "programs-%d.json" % ranks)
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({**facts, "rows": rows}, file, indent=1)
-        file.write("\n")
-    return 1 if "Weft" in rounds.failures else 0
+    return comparison.write(chosen, "programs", {**facts, "rows": rows})
 
 
 if __name__ == "__main__":

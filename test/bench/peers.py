@@ -18,6 +18,7 @@ PREFIX = os.environ["MPI_PREFIX"]
 PROGRAMS = os.path.join(PREFIX, "libexec", "weft", "bench")
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 sys.dont_write_bytecode = True
+import comparison  # noqa: E402
 import peer_programs  # noqa: E402
 import peers  # noqa: E402
 from fakes import executable, fake_nccl, fake_openmpi  # noqa: E402
@@ -122,7 +123,7 @@ class Figures(unittest.TestCase):
             def measure(self, job, *_):
                 return {job.name: 1.0}
 
-        rounds = peers.Rounds([Peer()], 2, "H", 0, 1)  # the time limit has passed
+        rounds = comparison.Rounds([Peer()], 2, "H", 0, 1)  # the time limit has passed
         with contextlib.redirect_stderr(io.StringIO()) as said:
             self.assertEqual(rounds.run((LATENCY, RATE), 3), 1)
         self.assertEqual(rounds.failures, {"slow": {"latency": "no time left", "rate": "no time left"}})
