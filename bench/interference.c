@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/device.h"
+#include "common/kernels.h"
 #include "common/samples.h"
 
 #ifdef WEFT_HAVE_KERNELS
@@ -26,29 +27,10 @@ extern const unsigned char weft_fatbin_interference[];
 static const uint64_t IMAGE[1];  // the emulated driver implements the kernel
 #endif
 
-enum {
-  THREADS = 256,
-  TRIALS = 15,
-  MOST = 4 << 20,
-  TIMEOUT_S = 20,
-  SMS = 16,
-  NON_BLOCKING = 1,
-  NOT_READY = 600
-};
-
-static struct {
-  int (*get_attribute)(int*, int, int);
-  int (*load)(void**, const void*);
-  int (*find)(void**, void*, const char*);
-  int (*stream)(void**, unsigned);
-  int (*query)(void*);
-  int (*synchronize)(void);
-  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
-                void**);
-} cuda;
+enum { THREADS = 256, TRIALS = 15, MOST = 4 << 20, TIMEOUT_S = 20, SMS = 16 };
 
 static int rank, peer, processors = 1;
-static void *kernel, *stream;
+static void* kernel;
 static char *out, *in;
 static const char* activity = "starting";
 
@@ -57,31 +39,14 @@ static void stop(const char* what) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-static void check(int code, const char* call) {
-  char text[128];
-  if (code == 0) return;
-  snprintf(text, sizeof text, "%s failed (CUDA error %d)", call, code);
-  stop(text);
-}
-
-static void load_driver(void) {
-  const struct bench_device_function table[] = {{"cuDeviceGetAttribute", &cuda.get_attribute},
-                                                {"cuModuleLoadData", &cuda.load},
-                                                {"cuModuleGetFunction", &cuda.find},
-                                                {"cuStreamCreate", &cuda.stream},
-                                                {"cuStreamQuery", &cuda.query},
-                                                {"cuCtxSynchronize", &cuda.synchronize},
-                                                {"cuLaunchKernel", &cuda.launch}};
-  char error[256];
-  if (!bench_device_find(table, sizeof table / sizeof *table, error, sizeof error)) stop(error);
-}
-
 static void load_kernel(int device) {
-  void* module = NULL;
-  check(cuda.get_attribute(&processors, SMS, device), "cuDeviceGetAttribute");
-  check(cuda.load(&module, IMAGE), "cuModuleLoadData");
-  check(cuda.find(&kernel, module, "weft_bench_work"), "cuModuleGetFunction");
-  check(cuda.stream(&stream, NON_BLOCKING), "cuStreamCreate");
+  int (*get_attribute)(int*, int, int) = NULL;
+  const struct bench_device_function table[] = {{"cuDeviceGetAttribute", &get_attribute}};
+  char error[256];
+  if (!bench_device_find(table, 1, error, sizeof error)) stop(error);
+  if (get_attribute(&processors, SMS, device) != 0) stop("cuDeviceGetAttribute failed");
+  bench_kernels_open();
+  kernel = bench_kernels_find(IMAGE, "weft_bench_work");
 }
 
 static void launch(unsigned blocks, uint32_t* flag, uint32_t* relay, unsigned value,
@@ -89,13 +54,7 @@ static void launch(unsigned blocks, uint32_t* flag, uint32_t* relay, unsigned va
   uint64_t address = (uint64_t)(uintptr_t)flag, sink = (uint64_t)(uintptr_t)out;
   uint64_t further = (uint64_t)(uintptr_t)relay;
   void* parameters[] = {&address, &value, &rounds, &sink, &further};
-  check(cuda.launch(kernel, blocks, 1, 1, THREADS, 1, 1, 0, stream, parameters, NULL), "cuLaunchKernel");
-}
-
-static bool running(void) {
-  const int code = cuda.query(stream);
-  if (code != 0 && code != NOT_READY) check(code, "cuStreamQuery");
-  return code == NOT_READY;
+  bench_kernels_launch(kernel, blocks, THREADS, parameters);
 }
 
 static void ping_pong(int count, int bytes) {
@@ -147,7 +106,7 @@ static double compute(unsigned long long rounds, bool busy, long* messages) {
                    MPI_STATUS_IGNORE);
       any_running = mine || theirs;
     }
-    if (mine && !running()) {
+    if (mine && !bench_kernels_running()) {
       end = MPI_Wtime();
       mine = 0;
     }
@@ -179,7 +138,7 @@ static void measure_compute(struct figures* f, unsigned long long rounds, int tr
 
 static double synchronize(void) {
   const double start = MPI_Wtime();
-  check(cuda.synchronize(), "cuCtxSynchronize");
+  bench_kernels_wait_device();
   return (MPI_Wtime() - start) * 1e6;
 }
 
@@ -226,13 +185,13 @@ static void measure_full(double figures[3], bool at_host) {
     MPI_Barrier(MPI_COMM_WORLD);
     launch((unsigned)processors * 16, flag, relay, i + 1, 0);
     usleep(5000);
-    if (!running()) stop("the kernel that fills the GPU has ended early");
+    if (!bench_kernels_running()) stop("the kernel that fills the GPU has ended early");
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = MPI_Wtime();
     ping_pong(10, sizes[i]);
     figures[i] = worst((MPI_Wtime() - start) * 1e6 / 20);
     __atomic_store_n(flag, i + 1, __ATOMIC_RELEASE);
-    while (running()) usleep(100);
+    while (bench_kernels_running()) usleep(100);
   }
   if (relay) bench_device_free(BENCH_DEVICE_PLAIN, relay);
   bench_device_free(BENCH_DEVICE_HOST, flag);
@@ -282,7 +241,6 @@ int main(int argc, char** argv) {
   peer = 1 - rank;
   signal(SIGALRM, on_alarm);
   alarm(TIMEOUT_S * 3);
-  load_driver();
   load_kernel(info.ordinal);
   out = bench_device_allocate(BENCH_DEVICE_PLAIN, MOST, error, sizeof error);
   in = bench_device_allocate(BENCH_DEVICE_PLAIN, MOST, error, sizeof error);

@@ -9,7 +9,7 @@
 #include "common/device.h"
 #include "common/start.h"
 
-enum { NON_BLOCKING = 1, THREADS = 256, MOST_BLOCKS = 528 };
+enum { NON_BLOCKING = 1, NOT_READY = 600, THREADS = 256, MOST_BLOCKS = 528 };
 
 static const char delay_text[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -52,6 +52,7 @@ static struct {
   int (*load)(void**, const void*);
   int (*find)(void**, void*, const char*);
   int (*stream)(void**, unsigned);
+  int (*query)(void*);
   int (*wait)(void*);
   int (*wait_device)(void);
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
@@ -72,29 +73,44 @@ static void check(int code, const char* call) {
   stop(text);
 }
 
-static void* load(const char* text, const char* name) {
+void bench_kernels_open(void) {
+  const struct bench_device_function table[] = {
+      {"cuModuleLoadData", &cuda.load},    {"cuModuleGetFunction", &cuda.find},
+      {"cuStreamCreate", &cuda.stream},    {"cuStreamQuery", &cuda.query},
+      {"cuStreamSynchronize", &cuda.wait}, {"cuCtxSynchronize", &cuda.wait_device},
+      {"cuLaunchKernel", &cuda.launch}};
+  char error[256];
+  if (!bench_device_find(table, sizeof table / sizeof *table, error, sizeof error)) stop(error);
+  check(cuda.stream(&stream, NON_BLOCKING), "cuStreamCreate");
+}
+
+void* bench_kernels_find(const void* image, const char* name) {
   void *module = NULL, *kernel = NULL;
-  check(cuda.load(&module, text), "cuModuleLoadData");
+  check(cuda.load(&module, image), "cuModuleLoadData");
   check(cuda.find(&kernel, module, name), "cuModuleGetFunction");
   return kernel;
 }
 
+void bench_kernels_launch(void* kernel, unsigned blocks, unsigned threads, void** parameters) {
+  check(cuda.launch(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, NULL), "cuLaunchKernel");
+}
+
+bool bench_kernels_running(void) {
+  const int code = cuda.query(stream);
+  if (code != NOT_READY) check(code, "cuStreamQuery");
+  return code == NOT_READY;
+}
+
 void bench_kernels_load(void) {
-  const struct bench_device_function table[] = {
-      {"cuModuleLoadData", &cuda.load},        {"cuModuleGetFunction", &cuda.find},
-      {"cuStreamCreate", &cuda.stream},        {"cuStreamSynchronize", &cuda.wait},
-      {"cuCtxSynchronize", &cuda.wait_device}, {"cuLaunchKernel", &cuda.launch}};
-  char error[256];
-  if (!bench_device_find(table, sizeof table / sizeof *table, error, sizeof error)) stop(error);
-  delay = load(delay_text, "weft_bench_delay");
-  copy = load(copy_text, "weft_bench_copy");
-  check(cuda.stream(&stream, NON_BLOCKING), "cuStreamCreate");
+  bench_kernels_open();
+  delay = bench_kernels_find(delay_text, "weft_bench_delay");
+  copy = bench_kernels_find(copy_text, "weft_bench_copy");
 }
 
 void bench_kernels_delay(double ms) {
   uint64_t ns = (uint64_t)(ms * 1e6);
   void* parameters[] = {&ns};
-  check(cuda.launch(delay, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL), "cuLaunchKernel");
+  bench_kernels_launch(delay, 1, 1, parameters);
 }
 
 void bench_kernels_copy(double* to, size_t to_stride, const double* from, size_t from_stride, size_t count) {
@@ -103,8 +119,7 @@ void bench_kernels_copy(double* to, size_t to_stride, const double* from, size_t
   size_t blocks = (count + THREADS - 1) / THREADS;
   if (blocks == 0) return;
   if (blocks > MOST_BLOCKS) blocks = MOST_BLOCKS;
-  check(cuda.launch(copy, (unsigned)blocks, 1, 1, THREADS, 1, 1, 0, stream, parameters, NULL),
-        "cuLaunchKernel");
+  bench_kernels_launch(copy, (unsigned)blocks, THREADS, parameters);
 }
 
 void bench_kernels_wait(void) { check(cuda.wait(stream), "cuStreamSynchronize"); }
