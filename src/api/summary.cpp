@@ -24,7 +24,7 @@ const config::Scopes of_job{config::Scope::job, {"stats"}};  // the summary is c
 constexpr size_t kMaxCalls = 64;  // of a rank; the shortest ones beyond are summed up
 constexpr size_t kCallRows = 12;  // lines of calls
 constexpr size_t kRankRows = 16;  // lines of ranks: all, or the ends of the order by time in MPI
-constexpr size_t kNameBytes = 40;
+constexpr size_t kCallNameBytes = 40;
 
 /// Counters of waiting time, with the headings of their columns and the text that explains them.
 struct Cause {
@@ -38,7 +38,7 @@ constexpr Cause kCauses[] = {{"p2p.late_sender_time", "sender", "a late sender"}
 constexpr size_t kCauseCount = std::size(kCauses);
 
 struct CallSum {
-  char name[kNameBytes];
+  char name[kCallNameBytes];
   uint64_t calls, bytes, ns;
 };
 /// Sums of a rank, as sent to rank 0.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/edit_distance.hpp"
 #include "launch/environment.hpp"
 #include "mpiexec/config_file.hpp"
 #include "mpiexec/option_table.hpp"
@@ -22,28 +23,12 @@ const Row* find_row(const std::string& name) {
 
 std::string with_dashes(const std::string& name) { return (name.size() <= 2 ? "-" : "--") + name; }
 
-/// Returns the Levenshtein distance of two words.
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 Error unknown_option(const std::string& argument, const std::string& name) {
   std::string nearest;
   size_t best = 3;
   for (const Row& row : option_table())
     for (const std::string& known : row.names)
-      if (size_t d = distance(name, known); d < best && d < known.size()) {
+      if (size_t d = edit_distance(name, known); d < best && d < known.size()) {
         best = d;
         nearest = known;
       }

@@ -25,44 +25,34 @@ Round linear(const Call& call, int round, Stage& stage) {
   return Round::more;
 }
 
-// The tree: the blocks of a subtree are contiguous, in the order of relative ranks.
-size_t binomial_scratch(const Call& call) {
-  const TreeNode self{call.relative(), call.size};
-  return self.children() == 0 ? 0 : static_cast<size_t>(self.subtree()) * call.bytes;
-}
-
-p2p::Buffer blocks(const Call& call, int first, int n) {
-  return packed(call.scratch + static_cast<uint64_t>(first) * call.bytes,
-                static_cast<uint64_t>(n) * call.bytes);
-}
-
 Round binomial(const Call& call, int round, Stage& stage) {
   const TreeNode self{call.relative(), call.size};
   const bool root = self.node == 0, leaf = self.children() == 0;
   const int gather_rounds = Window::rounds(0, self.children());
-  if (round == 0 && !leaf && !root) stage.copy(blocks(call, 0, 1), call.send.whole());
+  if (round == 0 && !leaf && !root) stage.copy(tree_blocks(call, 0, 1), call.send.whole());
   if (round == 0 && root && !call.in_place) stage.copy(call.recv.block(call.rank), call.send.whole());
   if (round < gather_rounds) {
     const Window window(round, 0, self.children());
     for (int i = window.first; i < window.last; ++i) {
       const int child = self.child(i);
-      stage.receive(blocks(call, child - self.node, TreeNode::subtree(child, call.size)),
+      stage.receive(tree_blocks(call, child - self.node, TreeNode::subtree(child, call.size)),
                     call.absolute(child));
     }
     return Round::more;
   }
   if (root) {
-    for (int i = 1; i < call.size; ++i) stage.copy(call.recv.block(call.absolute(i)), blocks(call, i, 1));
+    for (int i = 1; i < call.size; ++i)
+      stage.copy(call.recv.block(call.absolute(i)), tree_blocks(call, i, 1));
     return Round::done;
   }
   if (round > gather_rounds) return Round::done;
-  stage.send(leaf ? call.send.whole() : blocks(call, 0, self.subtree()), call.absolute(self.parent()));
+  stage.send(leaf ? call.send.whole() : tree_blocks(call, 0, self.subtree()), call.absolute(self.parent()));
   return Round::more;
 }
 
 }  // namespace
 
 const Algorithm gather_linear{"linear", linear};
-const Algorithm gather_binomial{"binomial", binomial, binomial_scratch};
+const Algorithm gather_binomial{"binomial", binomial, tree_scratch};
 
 }  // namespace weft::coll::algorithm

@@ -25,24 +25,13 @@ Round linear(const Call& call, int round, Stage& stage) {
   return Round::more;
 }
 
-// The tree: the blocks of a subtree are contiguous, in the order of relative ranks.
-size_t binomial_scratch(const Call& call) {
-  const TreeNode self{call.relative(), call.size};
-  return self.children() == 0 ? 0 : static_cast<size_t>(self.subtree()) * call.bytes;
-}
-
-p2p::Buffer blocks(const Call& call, int first, int n) {
-  return packed(call.scratch + static_cast<uint64_t>(first) * call.bytes,
-                static_cast<uint64_t>(n) * call.bytes);
-}
-
 /// Local copies of the root and the inner nodes between receiving and forwarding.
 void copy_blocks(const Call& call, const TreeNode& self, Stage& stage) {
   if (self.node != 0) {
-    stage.copy(call.recv.whole(), blocks(call, 0, 1));
+    stage.copy(call.recv.whole(), tree_blocks(call, 0, 1));
     return;
   }
-  for (int i = 1; i < call.size; ++i) stage.copy(blocks(call, i, 1), call.send.block(call.absolute(i)));
+  for (int i = 1; i < call.size; ++i) stage.copy(tree_blocks(call, i, 1), call.send.block(call.absolute(i)));
   if (!call.in_place) stage.copy(call.recv.whole(), call.send.block(call.rank));
 }
 
@@ -51,7 +40,8 @@ Round binomial(const Call& call, int round, Stage& stage) {
   const bool leaf = self.children() == 0;
   if (round == 0) {
     if (self.node != 0)
-      stage.receive(leaf ? call.recv.whole() : blocks(call, 0, self.subtree()), call.absolute(self.parent()));
+      stage.receive(leaf ? call.recv.whole() : tree_blocks(call, 0, self.subtree()),
+                    call.absolute(self.parent()));
     return Round::more;
   }
   if (round == 1 && (!leaf || self.node == 0)) copy_blocks(call, self, stage);
@@ -59,7 +49,8 @@ Round binomial(const Call& call, int round, Stage& stage) {
   if (window.empty()) return Round::done;
   for (int i = window.first; i < window.last; ++i) {
     const int child = self.child(self.children() - 1 - i);
-    stage.send(blocks(call, child - self.node, TreeNode::subtree(child, call.size)), call.absolute(child));
+    stage.send(tree_blocks(call, child - self.node, TreeNode::subtree(child, call.size)),
+               call.absolute(child));
   }
   return Round::more;
 }
@@ -67,6 +58,6 @@ Round binomial(const Call& call, int round, Stage& stage) {
 }  // namespace
 
 const Algorithm scatter_linear{"linear", linear};
-const Algorithm scatter_binomial{"binomial", binomial, binomial_scratch};
+const Algorithm scatter_binomial{"binomial", binomial, tree_scratch};
 
 }  // namespace weft::coll::algorithm

@@ -24,6 +24,19 @@ struct TreeNode {
   [[nodiscard]] int child(int i) const { return node + (1 << i); }
 };
 
+/// Scratch bytes of a gather or scatter along the tree: the packed blocks of this rank's subtree, which are
+/// contiguous in the order of relative ranks; none at a leaf.
+[[nodiscard]] inline size_t tree_scratch(const Call& call) {
+  const TreeNode self{call.relative(), call.size};
+  return self.children() == 0 ? 0 : static_cast<size_t>(self.subtree()) * call.bytes;
+}
+
+/// Blocks [first, first + n) of the scratch memory.
+[[nodiscard]] inline p2p::Buffer tree_blocks(const Call& call, int first, int n) {
+  return packed(call.scratch + static_cast<uint64_t>(first) * call.bytes,
+                static_cast<uint64_t>(n) * call.bytes);
+}
+
 /// Part i of `total` elements in `parts` nearly equal parts.
 struct Part {
   int64_t first, count;

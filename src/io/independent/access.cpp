@@ -100,6 +100,21 @@ Status lock_access(Target& target, const View& view, int64_t stream, int64_t byt
   return lock.take(target, {view.position(stream), view.position(stream + bytes - 1) + 1}, write);
 }
 
+/// Gathers the runs of an access in batches within the limits; calls `flush` for each full batch, until it
+/// returns false.
+template <class Flush>
+void for_each_batch(const View& view, int64_t stream, int64_t bytes, const Limits& limits, Batch& batch,
+                    Flush&& flush) {
+  int64_t at = 0;
+  view.for_each_run(stream, bytes, [&](int64_t offset, int64_t length) {
+    const FileRun run{offset, length, at};
+    at += length;
+    if (!batch.fits(run, limits) && !flush()) return false;
+    batch.add(run);
+    return length <= limits.bytes || flush();
+  });
+}
+
 }  // namespace
 
 Result<int64_t> read_independent(Target& target, const View& view, int64_t stream, const p2p::Buffer& memory,
@@ -117,7 +132,7 @@ Result<int64_t> read_independent(Target& target, const View& view, int64_t strea
   if (use != UseResident::never) limits = resident_limits();
   Block sieve_block, block;
   Batch batch;
-  int64_t total = 0, at = 0;
+  int64_t total = 0;
   Status failed;
   const auto flush = [&] {
     if (batch.runs.empty()) return true;
@@ -135,13 +150,7 @@ Result<int64_t> read_independent(Target& target, const View& view, int64_t strea
     total += *read;
     return *read == wanted;
   };
-  view.for_each_run(stream, bytes, [&](int64_t offset, int64_t length) {
-    const FileRun run{offset, length, at};
-    at += length;
-    if (!batch.fits(run, limits) && !flush()) return false;
-    batch.add(run);
-    return length <= limits.bytes || flush();
-  });
+  for_each_batch(view, stream, bytes, limits, batch, flush);
   if (failed.ok() && !batch.runs.empty()) (void)flush();
   if (!failed.ok()) return std::move(failed).error();
   return total;
@@ -162,7 +171,6 @@ Status write_independent(Target& target, const View& view, int64_t stream, const
   if (!view.ordered(stream, bytes)) limits.bytes = 0;  // each run alone
   Block sieve_block, block;
   Batch batch;
-  int64_t at = 0;
   Status outcome;
   const auto flush = [&] {
     if (batch.runs.empty()) return true;
@@ -177,13 +185,7 @@ Status write_independent(Target& target, const View& view, int64_t stream, const
     batch.clear();
     return outcome.ok();
   };
-  view.for_each_run(stream, bytes, [&](int64_t offset, int64_t length) {
-    const FileRun run{offset, length, at};
-    at += length;
-    if (!batch.fits(run, limits) && !flush()) return false;
-    batch.add(run);
-    return length <= limits.bytes || flush();
-  });
+  for_each_batch(view, stream, bytes, limits, batch, flush);
   if (outcome.ok()) (void)flush();
   return outcome;
 }
