@@ -110,8 +110,9 @@ def _guarded(lines, plan):
     return _caught(lines, "entry.out_of_memory()", "".join(f"{line} " for line in plan.null_outputs))
 
 
-def _body(api, function, large):
-    start = [f'EntryPoint entry("{function.c_name(large)}"{_mode(function)});']
+def _body(api, function, large, name):
+    """The general entry point; `name`: an expression, the name of the call."""
+    start = [f"EntryPoint entry({name}{_mode(function)});"]
     if _without_file(function):
         start.append("entry.set_error_owner_file();")
     plan = arguments.Plan(api, function, large)
@@ -144,7 +145,7 @@ def entry_point(api, function, large, implemented):
         call = f"impl::{function.name}({', '.join(p.name for p in function.visible(large))})"
         body = [f"try {{\n    return {call};", "} catch (const std::bad_alloc&) {", "  return MPI_T_ERR_MEMORY;", "}"]
     else:
-        body = _body(api, function, large)
+        body = _body(api, function, large, f'"{function.c_name(large)}"')
     text = "\n".join("  " + line for line in body)
     name = function.c_name(large)
     general = ""
@@ -158,10 +159,48 @@ def entry_point(api, function, large, implemented):
         if comm is not None:
             lines = _caught(lines, f'out_of_memory("{name}", *to_communicator({comm.name}))')
         text = "\n".join("  " + line for line in [*lines, f"return general_{name}({passed});"])
+    return general + _exported(function, large, text)
+
+
+def _shares_widths(function, implemented):
+    """True if the variants of a cold function differ in the type of counts alone: both call one function."""
+    counts = [p for p in function.parameters if p.poly]
     return (
-        f"{general}\nWEFT_EXPORT WEFT_INNER_ENTRY {function.prototype(large, 'P')} {{\n{text}\n}}\n"
+        function.cold
+        and function.name in implemented
+        and function.has_large
+        and not function.passes_large
+        and not any(p.large_only for p in function.parameters)
+        and not any(p.is_array or p.is_out or p.kind == "POLYFUNCTION" for p in counts)
+    )
+
+
+def _shared_widths(api, function):
+    """The definitions of both variants of a function."""
+    head, _, parameters = function.prototype(True, "any_").partition("(")
+    text = "\n".join("  " + line for line in _body(api, function, True, "call"))
+    definitions = f"\nstatic {head}(const char* call, {parameters} {{\n{text}\n}}\n"
+    for large in function.widths():
+        passed = ", ".join(p.name for p in function.visible(large))
+        call = f'return any_{function.c_name(True)}("{function.c_name(large)}", {passed});'
+        definitions += _exported(function, large, "  " + call)
+    return definitions
+
+
+def _exported(function, large, text):
+    """PMPI_X with a body, and its weak alias MPI_X."""
+    name = function.c_name(large)
+    return (
+        f"\nWEFT_EXPORT WEFT_INNER_ENTRY {function.prototype(large, 'P')} {{\n{text}\n}}\n"
         f'__attribute__((weak, alias("P{name}"))) WEFT_EXPORT {function.prototype(large)};\n'
     )
+
+
+def entry_points(api, function, implemented):
+    """The definitions of a function and of its large-count variant."""
+    if _shares_widths(function, implemented):
+        return [_shared_widths(api, function)]
+    return [entry_point(api, function, large, implemented) for large in function.widths()]
 
 
 def implementation_type(function, parameter):
@@ -220,9 +259,10 @@ namespace weft::api::impl {
     return top + "\n".join(declaration(f) for f in names) + "\n\n}  // namespace weft::api::impl\n"
 
 
-def files(api, implemented, count):
-    """Texts of the source files, balanced by size, in order."""
-    definitions = [entry_point(api, f, large, implemented) for f, large in api.entry_points()]
+def files(api, implemented, count, cold):
+    """Texts of the source files with the functions that messages wait for, or else of those with the others; balanced by size,
+    in order."""
+    definitions = [text for f in api.functions if f.cold == cold for text in entry_points(api, f, implemented)]
     total = sum(map(len, definitions))
     texts, current, size = [], [], 0
     for definition in definitions:

@@ -28,7 +28,8 @@ import manual  # noqa: E402
 import model  # noqa: E402
 import scan  # noqa: E402
 
-FILES = 12
+FILES = 7
+COLD_FILES = 4  # without a function that messages wait for, compiled with less optimisation
 COMPAT = ("mpich", "openmpi")  # interfaces of spec/compat_NAME.json
 COMPAT_FILES = 2
 FORTRAN_FILES = 2  # for mpif.h and module mpi; as many for descriptors
@@ -38,6 +39,7 @@ EXPECTED = 664  # C functions of the MPI 5.0 ABI
 def outputs(out):
     """Paths of all generated files, sources last."""
     sources = [os.path.join(out, "api", f"entry_points_{n:02}.cpp") for n in range(FILES)]
+    sources += [os.path.join(out, "api", f"entry_points_cold_{n:02}.cpp") for n in range(COLD_FILES)]
     translations = [os.path.join(out, "compat", "native_functions.hpp")]
     for name in COMPAT:
         translations.append(os.path.join(out, "compat", f"{name}_values.hpp"))
@@ -101,9 +103,8 @@ def main():
     done = scan.implemented(options.src, {f.name for f in api.functions})
     always = {f.name for f in api.functions if not f.returns_error}
     page = coverage.write(api, set(done) | always)
-    texts = [header.write(api, set(done) | always), bodies.implementation_header(api), page] + bodies.files(
-        api, done, FILES
-    )
+    texts = [header.write(api, set(done) | always), bodies.implementation_header(api), page]
+    texts += bodies.files(api, done, FILES, cold=False) + bodies.files(api, done, COLD_FILES, cold=True)
     texts.append(compat.native_header(api))
     for name in COMPAT:
         table = compat_values.Table(api, os.path.join(options.src, "spec"), name)

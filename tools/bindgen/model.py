@@ -3,11 +3,20 @@
 
 import json
 import os
+import re
 
 import kinds
 
 # Parameter names that would shadow a function of <strings.h>.
 RENAMED = {"index": "indx"}
+
+# Functions that no message waits for: they set up, name, query or end something. File accesses are such functions, too.
+COLD = re.compile(
+    r"(Abi|Abort|Add|Alloc|Attr|Buffer|Cart|Close|Comm(?!_(rank|size)$)|Dims|Dist|Errhandler|Error|File|Finalized?|Free|Graph"
+    r"|Get_(address|hw|library|processor|version)|Group|Info|Init|Initialized|Intercomm|Is|Keyval|Lookup|Op|Open|Pcontrol"
+    r"|Publish|Query|Register|Remove|Session|T|Topo|Type|Unpublish"
+    r"|Win_(allocate|attach|call|create|delete|detach|free|get|set|shared))(_|$)|.*_init$"
+)
 
 
 class Parameter:
@@ -108,6 +117,7 @@ class Function:
         self.unlocked = self.mpi_name in overlay["unlocked"]
         self.now = self.mpi_name in overlay["now"]
         self.passes_large = self.mpi_name in overlay["passes_large"]
+        self.cold = COLD.match(self.name) is not None
 
     @property
     def return_type(self):
