@@ -3,8 +3,9 @@
 # precompiled headers. Both hide missing includes; the preset dev has neither.
 # weft_precompile(target [LIKE other] [AND headers...]): precompiles the standard headers and others for the target's C++
 # files. Targets LIKE another one, with the same flags, share its precompiled header.
-# weft_group(target pattern): compiles the C++ files of a target that match in groups, which share what the headers
-# instantiate. Files with code that messages wait for stay alone: in a group the compiler inlines less of them.
+# All targets that share one are compiled with the same optimisation: g++ 12 crashes where it differs.
+# weft_group(target [sources]): compiles the C++ files of a target, but for those sources, in groups, which share what the
+# headers instantiate. Files with code that messages wait for stay alone: in a group the compiler inlines less of them.
 if(CMAKE_CXX_COMPILER_LAUNCHER)
   set(first_build OFF)
 else()
@@ -27,14 +28,12 @@ function(weft_precompile target)
   endif()
 endfunction()
 
-function(weft_group target pattern)
+function(weft_group target)
   if(NOT WEFT_GROUPS)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${WEFT_GROUP_SIZE})
-  get_target_property(sources ${target} SOURCES)
-  list(FILTER sources EXCLUDE REGEX "${pattern}")
-  set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_property(SOURCE ${ARGN} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   # g++ takes the files of a group for headers, whose types must not depend on unnamed namespaces.
   target_compile_options(${target} PRIVATE
                          $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Group check: files of a layer that a first build compiles in groups (GROUP of weft_layer() in CMakeLists.txt) must not
+# Group check: files of a layer that a first build compiles in groups (COLD, GROUP of weft_layer() in CMakeLists.txt) must not
 # define equal names in unnamed namespaces. Which files meet in a group changes with each file that is added.
 import argparse
 import collections
@@ -16,8 +16,10 @@ KEYWORDS = r"\b(?:COLD|LIKE|DEPENDS|GENERATED|GROUP|PRECOMPILE)\b"
 UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.DOTALL | re.MULTILINE)
 ENCLOSING = re.compile(r"^namespace ([\w:]+) \{$", re.MULTILINE)
 FUNCTION = re.compile(r"^[A-Za-z_][^\n;={}()]*?(?<!:)\b(\w+)\(([^;]*?)\)(?: const| noexcept)* \{", re.MULTILINE)
+# An initialiser in parentheses begins with a literal (here 0); other parentheses are a function's.
 VARIABLE = re.compile(
-    r"^(?:constexpr|const|inline|static|constinit|thread_local)\b[^\n;={}()]*?\b(\w+) ?(?:\[[^]]*\])?(?: =|\{|;)",
+    r"^(?!(?:using|struct|class|enum|namespace|template|static_assert|typedef)\b)[A-Za-z_][\w:<>, *&]*[ *&>](\w+)(?: ?\[[^]]*\])*"
+    r"(?: =|\{|;|\(\s*0\b)",
     re.MULTILINE,
 )
 TYPE = re.compile(r"^(?:struct|class|enum class|enum) (?:alignas\(\w+\) )?(\w+)[^;\n]*\{", re.MULTILINE)
@@ -29,9 +31,9 @@ def groups(root):
     with open(os.path.join(root, "CMakeLists.txt"), encoding="utf-8") as file:
         text = file.read()
     for layer, arguments in CALL.findall(text):
-        grouped = re.search(rf"\bGROUP\b(.*?)(?:{KEYWORDS}|$)", arguments, re.DOTALL)
-        if grouped:
-            names = grouped.group(1).split()
+        cold = re.search(rf"\bCOLD\b(.*?)(?:{KEYWORDS}|$)", arguments, re.DOTALL)
+        names = ["."] if re.search(r"\bGROUP\b", arguments) else cold.group(1).split() if cold else []
+        if names:
             yield layer, re.compile("." if names == ["."] else "|".join(rf"^{re.escape(each)}[./]" for each in names))
 
 

@@ -81,7 +81,9 @@ class Checks(unittest.TestCase):
                 self.assertEqual(check(few + data + others + third + "\n"), 1)
 
     def test_groups(self):
-        table = "weft_layer(low GROUP a b DEPENDS base)\nweft_layer(high COLD GROUP . PRECOMPILE a.hpp)\nweft_layer(none)\n"
+        table = (
+            "weft_layer(low COLD a b DEPENDS base)\nweft_layer(high COLD a GROUP PRECOMPILE a.hpp)\nweft_layer(none)\n"
+        )
 
         def check(**files):
             sources = {"src/" + name.replace("__", "/") + ".cpp": LICENCE + text for name, text in files.items()}
@@ -98,6 +100,9 @@ class Checks(unittest.TestCase):
             (function, "int B::f(const A& a, std::span<int> b) {\n  return 1;\n}", 0),  # of a class
             ("constexpr int kA = 1;", "constexpr long kA = 2;", 1),
             ("constexpr int kA = 1;", "int g() {\n  constexpr int kA = 2;\n}", 0),
+            ('Counter a("x",\n          Unit::events);', 'Size a(\n    "y", 1);', 1),
+            ('SlowPath a{"x"};', "std::map<int, A*> a;", 1),
+            ("A* a[2];", "A f(B a);", 0),
             ("struct A {\n  int b;\n};", "enum class A { b };", 1),
             ("using A = std::map<int, int>;", "using A = int;", 1),
         ):

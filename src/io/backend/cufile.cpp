@@ -29,10 +29,10 @@ config::Size least("io.cufile_min", size_t{1} << 20, 4096, size_t{1} << 30,
                    "Smallest access of GPU memory in bytes that uses cuFile; smaller ones are copied through "
                    "pinned memory.");
 
-counters::Counter reads("io.cufile_reads", counters::Unit::events,
-                        "Reads of files into GPU memory by cuFile");
-counters::Counter writes("io.cufile_writes", counters::Unit::events,
-                         "Writes of files from GPU memory by cuFile");
+counters::Counter gpu_file_reads("io.cufile_reads", counters::Unit::events,
+                                 "Reads of files into GPU memory by cuFile");
+counters::Counter gpu_file_writes("io.cufile_writes", counters::Unit::events,
+                                  "Writes of files from GPU memory by cuFile");
 log::SlowPath unused{"io.no_cufile", "file accesses of GPU memory are copied through pinned host memory"};
 
 Error unsupported(const std::string& why) { return {Errc::unsupported, why}; }
@@ -167,7 +167,7 @@ Result<int64_t> GpuFile::read(const Descriptor& file, void* to, const device::Me
                               int64_t offset) const {
   WEFT_ASSERT(handle_ != nullptr && bytes % kAlignment == 0 && offset % kAlignment == 0);
   const device::ContextGuard context(memory);
-  reads.add();
+  gpu_file_reads.add();
   return repeat(file, "read", bytes, offset, [&](size_t n, off_t at, off_t from) {
     return cufile::library().read(handle_, to, n, at, from);
   });
@@ -177,7 +177,7 @@ Result<int64_t> GpuFile::write(const Descriptor& file, const void* from, const d
                                int64_t bytes, int64_t offset) const {
   WEFT_ASSERT(handle_ != nullptr && bytes % kAlignment == 0 && offset % kAlignment == 0);
   const device::ContextGuard context(memory);
-  writes.add();
+  gpu_file_writes.add();
   return repeat(file, "write", bytes, offset, [&](size_t n, off_t at, off_t to) {
     return cufile::library().write(handle_, from, n, at, to);
   });

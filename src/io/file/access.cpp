@@ -15,9 +15,9 @@
 namespace weft::io {
 namespace {
 
-counters::Counter reads("io.reads", counters::Unit::events, "Accesses that read a file");
+counters::Counter file_reads("io.reads", counters::Unit::events, "Accesses that read a file");
 counters::Counter read_bytes("io.read_bytes", counters::Unit::bytes, "Bytes asked of files by reads");
-counters::Counter writes("io.writes", counters::Unit::events, "Accesses that write a file");
+counters::Counter file_writes("io.writes", counters::Unit::events, "Accesses that write a file");
 counters::Counter written_bytes("io.written_bytes", counters::Unit::bytes,
                                 "Bytes of accesses that write a file");
 
@@ -61,7 +61,7 @@ Status File::begin_access(Access& access, int64_t bytes_in_file, int64_t bytes) 
   }
   ++(access.write ? accesses_.writes : accesses_.reads);
   (access.write ? accesses_.written_bytes : accesses_.read_bytes) += static_cast<uint64_t>(bytes);
-  (access.write ? writes : reads).add();
+  (access.write ? file_writes : file_reads).add();
   (access.write ? written_bytes : read_bytes).add(static_cast<uint64_t>(bytes));
   return {};
 }

@@ -13,10 +13,11 @@
 namespace weft::io {
 namespace {
 
-counters::Counter reads("io.resident_reads", counters::Unit::events,
-                        "Parts of up to 4 MiB read through a mapping of pages that the file has");
-counters::Counter writes("io.resident_writes", counters::Unit::events,
-                         "Parts of up to 4 MiB written through a mapping of pages that the file has");
+counters::Counter resident_reads("io.resident_reads", counters::Unit::events,
+                                 "Parts of up to 4 MiB read through a mapping of pages that the file has");
+counters::Counter resident_writes(
+    "io.resident_writes", counters::Unit::events,
+    "Parts of up to 4 MiB written through a mapping of pages that the file has");
 counters::Counter cached_accesses("io.cached_accesses", counters::Unit::events,
                                   "Parts of up to 4 MiB of files that were mapped already: no page faults");
 
@@ -122,7 +123,7 @@ Result<int64_t> access_window(const ResidentAccess& access, const Range& window,
       total += *read;
     return read && *read == part.length;
   });
-  if (used) (access.write ? writes : reads).add();
+  if (used) (access.write ? resident_writes : resident_reads).add();
   WEFT_TRY(std::move(failed));
   return total;
 }
