@@ -138,6 +138,7 @@ std::string describe_networks() {
     lines += std::string("network\t") + candidate.name + ": " +
              (network ? (*network)->description() : "not usable: " + network.error().message()) + "\n";
   }
+  for (const std::string& other : ucx::other_libraries()) lines += "other network library\t" + other + "\n";
   return lines;
 }
 

@@ -9,6 +9,8 @@
 
 #include "base/config.hpp"
 #include "base/secure.hpp"
+#include "device/memory.hpp"
+#include "transport/ucx/preferences.hpp"
 
 namespace weft::transport::ucx {
 namespace {
@@ -16,10 +18,9 @@ namespace {
 config::Path setting_library(
     "net.ucx_library", "",
     "Path of libucp.so.0; empty: a copy already loaded, the system's, or the Python package "
-    "libucx-cu13 or libucx-cu12 next to Weft.",
+    "libucx-cu13 or libucx-cu12 of the environment, if it has modules for this host that the system's lacks.",
     "another UCX than the automatically chosen one is to be used");
 
-constexpr const char* kLibraryName = "libucp.so.0";
 constexpr unsigned kMajor = 1, kMinor = 13;  // oldest supported version
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
@@ -29,21 +30,16 @@ bool exists(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0;
 }
 
+bool is_same_file(const std::string& a, const std::string& b) {
+  struct stat one {
+  }, other{};
+  return ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev &&
+         one.st_ino == other.st_ino;
+}
+
 std::string path_of(const void* symbol) {
   Dl_info info{};
   return ::dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
-}
-
-/// Paths of the Python packages: site-packages/libucx/lib, next to the package of this library.
-std::vector<std::string> python_package_paths() {
-  std::vector<std::string> paths;
-  std::string folder = folder_of(path_of(reinterpret_cast<const void*>(&python_package_paths)));
-  for (int level = 0; level < 5 && folder.size() > 1; ++level) {
-    const std::string candidate = folder + "/libucx/lib/" + kLibraryName;
-    if (exists(candidate)) paths.push_back(candidate);
-    folder = folder_of(folder);
-  }
-  return paths;
 }
 
 /// Opens the libraries that libucp needs first, by path: in a Python wheel they are in the same folder.
@@ -56,18 +52,31 @@ void* open_with_siblings(const std::string& path) {
   return secure::open_library(path, RTLD_NOW | RTLD_GLOBAL);
 }
 
-Result<void*> find() {
-  if (void* loaded = ::dlopen(kLibraryName, RTLD_NOW | RTLD_NOLOAD)) return loaded;
-  std::vector<std::string> paths;
-  if (!setting_library.value().empty()) {
-    paths.push_back(setting_library.value());
-  } else {
-    paths = python_package_paths();
-    paths.insert(paths.begin(), kLibraryName);
-  }
+/// Opens the library that is loaded already, that of the setting, or the copy that fits this host best. Sets
+/// `why` and `others` of the library.
+Result<void*> find(Library& library) {
+  std::vector<Candidate> candidates = find_candidates(places_of_this_process());
+  const auto opened = [&](void* handle, std::string why) {
+    library.why = std::move(why);
+    library.seen = candidates;
+    return handle;
+  };
+  if (void* loaded = ::dlopen(kLibraryName, RTLD_NOW | RTLD_NOLOAD))
+    return opened(loaded, "loaded already by the program");
   std::string tried;
-  for (const std::string& path : paths) {
-    if (void* opened = open_with_siblings(path)) return opened;
+  if (!setting_library.value().empty()) {
+    if (void* handle = open_with_siblings(setting_library.value()))
+      return opened(handle, "named by WEFT_NET_UCX_LIBRARY");
+    tried = secure::open_error();
+  } else {
+    const std::string why = rank(candidates, {device::available(), has_rdma_adapters()});
+    for (const Candidate& one : candidates) {
+      if (void* handle = open_with_siblings(one.path))
+        return opened(handle,
+                      one.origin + (&one == &candidates.front() && !why.empty() ? ", chosen " + why : ""));
+      tried += (tried.empty() ? "" : "; ") + secure::open_error();
+    }
+    if (void* handle = open_with_siblings(kLibraryName)) return opened(handle, "the system's");
     tried += (tried.empty() ? "" : "; ") + secure::open_error();
   }
   return Error(Errc::unsupported, "libucp.so.0 cannot be opened (" + tried +
@@ -93,6 +102,7 @@ Status resolve(void* handle, Library& library) {
   }
   if (missing != nullptr)
     return Error(Errc::unsupported, std::string("libucp.so.0 (") + library.path + ") lacks " + missing);
+  std::erase_if(library.seen, [&](const Candidate& one) { return is_same_file(one.path, library.path); });
   library.cuda_module = exists(folder_of(library.path) + "/ucx/libuct_cuda.so.0");
   return {};
 }
@@ -103,7 +113,7 @@ Result<const Library*> library() {
   static Library library;
   static bool open = false;
   if (open) return &library;
-  auto handle = find();
+  auto handle = find(library);
   if (!handle) return std::move(handle).error();
   WEFT_TRY(resolve(*handle, library));
   open = true;

@@ -3,9 +3,11 @@
 // hooks.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "transport/ucx/api.hpp"
+#include "transport/ucx/candidates.hpp"
 
 namespace weft::transport::ucx {
 
@@ -18,14 +20,15 @@ struct Functions {
 }  // namespace api
 
 struct Library : api::Functions {
-  std::string path;          ///< of libucp.so.0
-  std::string version;       ///< "1.13.1"
-  bool cuda_module = false;  ///< built with CUDA support
+  std::string path;     ///< of libucp.so.0
+  std::string version;  ///< "1.13.1"
+  std::string why;      ///< "the system's", "of the Python environment, chosen for its CUDA module, ..."
+  std::vector<Candidate> seen;  ///< the other copies on this host
+  bool cuda_module = false;     ///< built with CUDA support
 };
 
-/// Opens the first available of: a copy already loaded, the file of the setting net.ucx_library, the library
-/// found by the dynamic linker, the Python packages libucx-cu13 and libucx-cu12 next to Weft. An error lists
-/// the attempts.
+/// Opens the first available of: a copy already loaded, the file of the setting net.ucx_library, the copies
+/// of find_candidates() in the order of rank(). An error lists the attempts.
 [[nodiscard]] Result<const Library*> library();
 
 }  // namespace weft::transport::ucx

@@ -135,7 +135,7 @@ void Ucx::warn_about_gpus() const {
 }
 
 std::string Ucx::description() const {
-  std::string text = "UCX " + api_.version + " (" + api_.path + "), memory: host";
+  std::string text = "UCX " + api_.version + " (" + api_.path + ", " + api_.why + "), memory: host";
   if ((memory_types_ >> api::kCuda & 1) != 0)
     text += ", cuda";
   else
@@ -175,6 +175,14 @@ size_t Ucx::poll(Receiver& receiver, size_t) {
     send_answers();
   receiver_ = nullptr;
   return delivered_ + moved;
+}
+
+std::vector<std::string> other_libraries() {
+  auto found = library();
+  std::vector<std::string> texts;
+  if (found)
+    for (const Candidate& one : (*found)->seen) texts.push_back("UCX not used: " + one.text());
+  return texts;
 }
 
 Result<std::unique_ptr<Network>> open(const launch::Job& job) {

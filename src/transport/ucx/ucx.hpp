@@ -3,6 +3,8 @@
 // answers a request with a rendezvous message that UCX transfers directly into the destination buffer.
 #pragma once
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "launch/launch.hpp"
 #include "transport/network.hpp"
@@ -11,5 +13,8 @@ namespace weft::transport::ucx {
 
 /// Opens UCX; an error with the reason if UCX cannot be used.
 [[nodiscard]] Result<std::unique_ptr<Network>> open(const launch::Job& job);
+
+/// Describes the copies of UCX on this host that are not used; empty if UCX cannot be opened.
+[[nodiscard]] std::vector<std::string> other_libraries();
 
 }  // namespace weft::transport::ucx
