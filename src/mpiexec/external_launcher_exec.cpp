@@ -87,6 +87,7 @@ Launchers find_launchers() {
   }
   launchers.prterun = find_executable("prterun");
   launchers.hydra = find_executable("mpiexec.hydra");
+  launchers.ssh = read_ssh_launcher(ssh_launcher_folder([](const char* name) { return std::getenv(name); }));
   return launchers;
 }
 

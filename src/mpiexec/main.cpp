@@ -19,6 +19,7 @@
 #include "mpiexec/binding.hpp"
 #include "mpiexec/external_launcher.hpp"
 #include "mpiexec/gpu_exec.hpp"
+#include "mpiexec/guard.hpp"
 #include "mpiexec/input.hpp"
 #include "mpiexec/job.hpp"
 #include "mpiexec/labels.hpp"
@@ -185,6 +186,8 @@ int run(int argc, char** argv, char** environment) {
   if (arguments.size() == 1 && arguments[0] == "--help-other-options") return print(other_options_text());
   if (!arguments.empty() && arguments[0] == kGpuExec)
     return print_error(exec_with_gpus({arguments.begin() + 1, arguments.end()}), kRefusedExitCode);
+  if (!arguments.empty() && arguments[0] == kGuard)
+    return guard({arguments.begin() + 1, arguments.end()}, argv, environment);
   const auto from_environment = options_from_environment(environment);
   arguments.insert(arguments.begin(), from_environment.begin(), from_environment.end());
   auto options = parse_options(arguments);

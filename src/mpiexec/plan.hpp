@@ -22,7 +22,7 @@ struct RankPlan {
 };
 
 /// Descriptors of one rank: mpiexec's ends, and the rank's ends for 0, 1, 2 and its PMI socket. All close on
-/// exec.
+/// exec. No PMI socket (-1): the ranks of another launcher may have a connection of another kind.
 struct Channels {
   int input = -1, output = -1, error = -1, pmi = -1;                          ///< mpiexec's ends
   int child_input = -1, child_output = -1, child_error = -1, child_pmi = -1;  ///< the rank's ends

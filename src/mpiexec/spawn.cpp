@@ -47,8 +47,10 @@ bool duplicate_to(int source, int target) {
   return ::dup2(source, target) == target;
 }
 
-/// The variables by which the process finds its PMI socket.
+/// The variables by which the process finds its PMI socket. A job without a name is another launcher's, which
+/// has only the descriptor.
 std::vector<std::string> pmi_variables(int process, int fd, launch::pmi::Address job) {
+  if (job.name.empty()) return {"PMI_FD=" + std::to_string(fd)};
   job.process = process;
   job.descriptor = fd;
   job.inherited = launch::pmi::socket_number(fd);
@@ -70,13 +72,15 @@ std::vector<std::string> pmi_variables(int process, int fd, launch::pmi::Address
   // The other ends may have the number `pmi`, so that it is the last.
   if (!duplicate_to(channels.child_input, STDIN_FILENO) ||
       !duplicate_to(channels.child_output, STDOUT_FILENO) ||
-      !duplicate_to(channels.child_error, STDERR_FILENO) || !duplicate_to(channels.child_pmi, pmi))
+      !duplicate_to(channels.child_error, STDERR_FILENO) ||
+      (channels.child_pmi >= 0 && !duplicate_to(channels.child_pmi, pmi)))
     fail(failure_fd, {rank, StartFailure::program, errno});
   if (!plan.cpus.empty() && !bind_self(plan.cpus)) fail(failure_fd, {rank, StartFailure::binding, errno});
   if (!plan.directory.empty() && ::chdir(plan.directory.c_str()) != 0)
     fail(failure_fd, {rank, StartFailure::directory, errno});
   std::vector<std::string> variables = plan.environment;
-  for (std::string& variable : pmi_variables(rank, pmi, job)) variables.push_back(std::move(variable));
+  if (channels.child_pmi >= 0)
+    for (std::string& variable : pmi_variables(rank, pmi, job)) variables.push_back(std::move(variable));
   std::vector<char*> argv = pointers(plan.argv), environment = pointers(variables);
   environ = environment.data();  // execvp searches PATH of the rank's environment
   inherited.restore();

@@ -295,7 +295,8 @@ void Supervisor::run(const std::vector<Channels>& channels) {
   failure_writer_ = ends[1];
   start_ranks(channels);
   for (const Channels& own : channels)
-    for (int fd : {own.child_output, own.child_error, own.child_pmi}) ::close(fd);
+    for (int fd : {own.child_output, own.child_error, own.child_pmi})
+      if (fd >= 0) ::close(fd);
   if (!channels.empty() && channels[0].child_input > STDERR_FILENO) ::close(channels[0].child_input);
   // Release mpiexec's standard streams: a reader waiting for end of file must not wait for the supervisor.
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -3,8 +3,11 @@
 #include "mpiexec/external_launcher.hpp"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <array>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "mpiexec/hosts.hpp"
@@ -51,10 +54,61 @@ TEST(Order, SlurmThenPrrteThenHydra) {
   EXPECT_TRUE(command(line, without_slurm()).starts_with("/opt/prrte/bin/prterun "));
   EXPECT_TRUE(command(line, only_hydra()).starts_with("/usr/bin/mpiexec.hydra "));
   const std::string nothing = command(line, {});
-  for (const char* part : {"far, away", "salloc", "prterun", "mpiexec.hydra", "mpich"})
+  for (const char* part : {"far, away", "salloc", "prterun", "mpiexec.hydra", "weft hosts --setup far,away,"})
     EXPECT_NE(nothing.find(part), nothing.npos) << nothing;
   EXPECT_TRUE(command("--launcher hydra " + line, all_launchers()).starts_with("/usr/bin/mpiexec.hydra "));
   EXPECT_NE(command("--launcher slurm " + line, without_slurm()).find("--launcher slurm"), std::string::npos);
+}
+
+TEST(SshLauncher, ComesBeforeThoseOfThePath) {
+  Launchers launchers = all_launchers();
+  launchers.ssh = {"/home/me/bin/mpiexec.hydra", {"far", "away"}};
+  const std::string line = "-n 2 --hosts far," + host_name() + ",away a";
+  EXPECT_TRUE(command(line, launchers).starts_with("/usr/bin/srun "));
+  launchers.srun.clear();
+  EXPECT_TRUE(
+      command(line, launchers)
+          .starts_with("/home/me/bin/mpiexec.hydra -hosts far:1," + host_name() + ":1 -launcher ssh "));
+  EXPECT_TRUE(command("--launcher hydra " + line, launchers).starts_with("/home/me/bin/mpiexec.hydra "));
+  EXPECT_TRUE(command("--launcher prrte " + line, launchers).starts_with("/opt/prrte/bin/prterun "));
+  // It is not set up on all hosts: another launcher, or the remedy.
+  EXPECT_TRUE(command("-n 2 --hosts far,new a", launchers).starts_with("/opt/prrte/bin/prterun "));
+  EXPECT_TRUE(
+      command("--launcher hydra -n 2 --hosts far,new a", launchers).starts_with("/usr/bin/mpiexec.hydra "));
+  launchers.prterun.clear();
+  launchers.hydra.clear();
+  const std::string refused = command("-n 2 --hosts far,new,other a", launchers);
+  EXPECT_NE(refused.find("not set up on new, other "), refused.npos) << refused;
+  EXPECT_NE(refused.find("weft hosts --setup new,other"), refused.npos) << refused;
+}
+
+TEST(SshLauncher, IsReadFromItsFolder) {
+  const auto lookup = [](const char* data, const char* home) {
+    return ssh_launcher_folder([=](const char* name) {
+      return std::string_view(name) == "XDG_DATA_HOME" ? data
+             : std::string_view(name) == "HOME"        ? home
+                                                       : nullptr;
+    });
+  };
+  EXPECT_EQ(lookup(nullptr, "/home/me"), "/home/me/.local/share/weft/launcher");
+  EXPECT_EQ(lookup("relative", "/home/me"), "/home/me/.local/share/weft/launcher");
+  EXPECT_EQ(lookup("/data", "/home/me"), "/data/weft/launcher");
+  EXPECT_EQ(lookup(nullptr, nullptr), "");
+  char name[] = "launcher-XXXXXX";
+  ASSERT_NE(::mkdtemp(name), nullptr);
+  const std::filesystem::path folder = std::filesystem::absolute(name);
+  EXPECT_EQ(read_ssh_launcher(folder).hydra, "");
+  std::filesystem::create_directory(folder / "bin");
+  std::ofstream(folder / "bin" / "mpiexec.hydra") << "#!/bin/sh\n";
+  EXPECT_EQ(read_ssh_launcher(folder).hydra, "");  // not executable
+  std::filesystem::permissions(folder / "bin" / "mpiexec.hydra", std::filesystem::perms::owner_all);
+  EXPECT_TRUE(read_ssh_launcher(folder).hosts.empty());
+  std::ofstream(folder / "hosts") << "a\n\nb\n";
+  const SshLauncher launcher = read_ssh_launcher(folder);
+  EXPECT_EQ(launcher.hydra, folder / "bin" / "mpiexec.hydra");
+  EXPECT_EQ(launcher.hosts, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(missing_hosts(launcher, {{"a", 1}, {"c", 0}, {"localhost", 0}}), std::vector<std::string>{"c"});
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Order, LocalHostNeedsNoLauncher) {
@@ -150,12 +204,14 @@ TEST(Prterun, CommandLine) {
   EXPECT_EQ(
       command("-n 3 --hosts a,b -x K=v --timeout 7 p q : -n 1 r", without_slurm()),
       "timeout --kill-after=5 7.000000 /opt/prrte/bin/prterun --prefix /opt/prrte --host a:2,b:2 --map-by "
-      "slot:OVERSUBSCRIBE --bind-to none -n 3 -x MINE env K=v p q : -n 1 -x MINE r");
+      "slot:OVERSUBSCRIBE --bind-to none -n 3 -x MINE mpiexec --guard end env K=v p q : -n 1 -x MINE mpiexec "
+      "--guard end r");
 }
 
 TEST(Hydra, CommandLine) {
   EXPECT_EQ(command("-n 3 --hosts a,b -x K=v --bind-to core p q : -n 1 -wdir /w r", only_hydra()),
-            "/usr/bin/mpiexec.hydra -hosts a:2,b:2 -bind-to core -n 3 env K=v p q : -n 1 -wdir /w r");
+            "/usr/bin/mpiexec.hydra -hosts a:2,b:2 -bind-to core -n 3 mpiexec --guard end env K=v p q : -n "
+            "1 -wdir /w mpiexec --guard end r");
   EXPECT_NE(command("--hosts a --map-by gpu p", only_hydra()).find("--map-by gpu"), std::string::npos);
 }
 
@@ -189,7 +245,8 @@ TEST(GpuBind, ByTheLauncherOfTheHosts) {
   EXPECT_EQ(srun("--gpu-bind none --gpus-per-task 2"), "--gpus-per-task=2 --gpu-bind=none p");
   EXPECT_NE(srun("--gpu-bind rotate").find("use --gpu-bind single"), std::string::npos);
   const std::string hydra = command("--hosts a -n 2 -x K=v --gpu-bind rotate p : -n 1 q", only_hydra());
-  EXPECT_NE(hydra.find("-n 2 env K=v mpiexec --gpu-exec rotate p : -n 1 mpiexec --gpu-exec rotate q"),
+  EXPECT_NE(hydra.find("-n 2 mpiexec --guard end env K=v mpiexec --gpu-exec rotate p : -n 1 mpiexec --guard "
+                       "end mpiexec --gpu-exec rotate q"),
             hydra.npos)
       << hydra;
   const std::string prterun = command("--hosts a --report-bindings --gpus-per-task 1 p", without_slurm());
@@ -205,7 +262,7 @@ TEST(ContinueOnFailure, IsPassedOn) {
   EXPECT_NE(srun.find(kVariable), std::string::npos) << srun;
   const std::string hydra = command("--hosts a --continue-on-failure p", only_hydra());
   EXPECT_NE(hydra.find(" -disable-auto-cleanup "), std::string::npos) << hydra;
-  EXPECT_NE(hydra.find(kVariable), std::string::npos) << hydra;
+  EXPECT_NE(hydra.find(std::string("--guard continue ") + kVariable), std::string::npos) << hydra;
   EXPECT_NE(command("--hosts a --continue-on-failure p", without_slurm()).find("not supported with prterun"),
             std::string::npos);
 }
