@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "launch/environment.hpp"
+#include "launch/launcher_folder.hpp"
 #include "mpiexec/external_launcher.hpp"
 #include "mpiexec/hosts.hpp"
 #include "mpiexec/plan.hpp"
@@ -87,7 +88,8 @@ Launchers find_launchers() {
   }
   launchers.prterun = find_executable("prterun");
   launchers.hydra = find_executable("mpiexec.hydra");
-  launchers.ssh = read_ssh_launcher(ssh_launcher_folder([](const char* name) { return std::getenv(name); }));
+  launchers.ssh =
+      read_ssh_launcher(launch::launcher_folder([](const char* name) { return std::getenv(name); }));
   return launchers;
 }
 

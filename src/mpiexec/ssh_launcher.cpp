@@ -10,16 +10,6 @@
 
 namespace weft::mpiexec {
 
-std::string ssh_launcher_folder(const launch::Lookup& lookup) {
-  const auto variable = [&](const char* name) {
-    const char* text = lookup(name);
-    return std::string(text != nullptr ? text : "");
-  };
-  const std::string data = variable("XDG_DATA_HOME"), home = variable("HOME");
-  if (data.starts_with('/')) return data + "/weft/launcher";
-  return home.empty() ? "" : home + "/.local/share/weft/launcher";
-}
-
 SshLauncher read_ssh_launcher(const std::string& folder) {
   SshLauncher launcher;
   const std::string hydra = folder + "/bin/mpiexec.hydra";

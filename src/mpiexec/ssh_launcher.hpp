@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "launch/environment.hpp"
 #include "mpiexec/hosts.hpp"
 
 namespace weft::mpiexec {
@@ -16,11 +15,7 @@ struct SshLauncher {
   std::vector<std::string> hosts;  ///< names with which it was set up
 };
 
-/// Returns $XDG_DATA_HOME/weft/launcher, else ~/.local/share/weft/launcher; empty without a home folder.
-/// cli/weft_mpi/hosts/record.py has the same rule.
-[[nodiscard]] std::string ssh_launcher_folder(const launch::Lookup& lookup);
-
-/// Reads what is set up in a folder.
+/// Reads what is set up in a folder (launch/launcher_folder.hpp).
 [[nodiscard]] SshLauncher read_ssh_launcher(const std::string& folder);
 
 /// Returns the hosts on which it is not set up; this host needs no entry.

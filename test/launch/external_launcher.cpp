@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "launch/launcher_folder.hpp"
 #include "mpiexec/hosts.hpp"
 
 namespace weft::mpiexec {
@@ -84,7 +85,7 @@ TEST(SshLauncher, ComesBeforeThoseOfThePath) {
 
 TEST(SshLauncher, IsReadFromItsFolder) {
   const auto lookup = [](const char* data, const char* home) {
-    return ssh_launcher_folder([=](const char* name) {
+    return launch::launcher_folder([=](const char* name) {
       return std::string_view(name) == "XDG_DATA_HOME" ? data
              : std::string_view(name) == "HOME"        ? home
                                                        : nullptr;

@@ -88,6 +88,10 @@ TEST_F(Candidates, TheLinkersComesFirstAndNoneTwice) {
   places.environments[0] = root / "env";
   places.library_folder = root / "env/lib/weft/lib";
   EXPECT_EQ(found(places), (std::vector<std::string>{site, package}));
+  const std::string of_hosts = copy("launcher/lib");
+  places.launcher_folder = root / "launcher";
+  EXPECT_EQ(found(places), (std::vector<std::string>{site, package, of_hosts}));
+  places.launcher_folder.clear();
   fs::create_symlink(root / "site", root / "alias");
   places.library_path = (root / "alias").string();
   EXPECT_EQ(found(places).front(), root / "alias" / kLibraryName);

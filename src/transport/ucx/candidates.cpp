@@ -12,6 +12,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "launch/launcher_folder.hpp"
+
 namespace weft::transport::ucx {
 namespace {
 
@@ -112,6 +114,7 @@ SearchPlaces places_of_this_process() {
   places.environments[1] = variable("CONDA_PREFIX");
   places.library_path = variable("LD_LIBRARY_PATH");
   places.linker_cache = "/etc/ld.so.cache";
+  places.launcher_folder = launch::launcher_folder([](const char* name) { return ::secure_getenv(name); });
   return places;
 }
 
@@ -155,6 +158,8 @@ std::vector<Candidate> find_candidates(const SearchPlaces& places) {
     add(found, folder / "libucx" / "lib" / kLibraryName, kPython);
     add_environment(found, folder);
   }
+  if (!places.launcher_folder.empty())
+    add(found, fs::path(places.launcher_folder) / "lib" / kLibraryName, "of weft hosts");
   return found;
 }
 

@@ -25,11 +25,12 @@ struct SearchPlaces {
   std::string environments[2];  ///< VIRTUAL_ENV, CONDA_PREFIX
   std::string library_path;     ///< LD_LIBRARY_PATH
   std::string linker_cache;     ///< /etc/ld.so.cache
+  std::string launcher_folder;  ///< of `weft hosts --setup`, with a UCX for hosts without another
 };
 [[nodiscard]] SearchPlaces places_of_this_process();
 
-/// Returns the copies that exist: first the one that the dynamic linker would load, then those of Python
-/// environments, without duplicates.
+/// Returns the copies that exist, without duplicates: the one that the dynamic linker would load, those of
+/// Python environments, that of `weft hosts`.
 [[nodiscard]] std::vector<Candidate> find_candidates(const SearchPlaces& places);
 
 /// What this host has.

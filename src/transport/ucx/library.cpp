@@ -79,9 +79,11 @@ Result<void*> find(Library& library) {
     if (void* handle = open_with_siblings(kLibraryName)) return opened(handle, "the system's");
     tried += (tried.empty() ? "" : "; ") + secure::open_error();
   }
-  return Error(Errc::unsupported, "libucp.so.0 cannot be opened (" + tried +
-                                      "): install UCX (Debian: libucx0, Fedora: ucx, Python: libucx-cu13), "
-                                      "or set WEFT_NET_UCX_LIBRARY");
+  return Error(
+      Errc::unsupported,
+      "libucp.so.0 cannot be opened (" + tried +
+          "): install UCX (Python: libucx-cu13, Debian: libucx0, Fedora: ucx), run weft hosts --setup, "
+          "or set WEFT_NET_UCX_LIBRARY");
 }
 
 Status resolve(void* handle, Library& library) {
