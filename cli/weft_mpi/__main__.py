@@ -11,10 +11,24 @@ import sys
 from collections.abc import Iterable
 from typing import NoReturn
 
-from weft_mpi import __version__, bench, completion, doctor, explain, hang, info, report, run_info, top, trace, tune
+from weft_mpi import (
+    __version__,
+    bench,
+    completion,
+    doctor,
+    explain,
+    hang,
+    hosts,
+    info,
+    report,
+    run_info,
+    top,
+    trace,
+    tune,
+)
 from weft_mpi.output import Failure, Refusal
 
-COMMANDS = (info, doctor, explain, bench, report, tune, hang, top, trace, run_info, completion)
+COMMANDS = (info, doctor, hosts, explain, bench, report, tune, hang, top, trace, run_info, completion)
 EPILOG = (
     "Exit status: 0: success; 1: the command ran and failed or found a problem; 2: bad input or a missing requirement."
 )

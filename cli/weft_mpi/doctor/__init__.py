@@ -4,8 +4,9 @@ import itertools
 import textwrap
 
 from weft_mpi import output
-from weft_mpi.doctor import cluster, gpu, host, network, other
+from weft_mpi.doctor import cluster, gpu, host, hosts, network, other
 from weft_mpi.doctor.finding import BROKEN, SLOW, STYLES, UNCHECKED, Finding, worst
+from weft_mpi.hosts import names
 
 GROUPS = {"host": host.checks, "gpu": gpu.checks, "network": network.checks}
 
@@ -15,10 +16,14 @@ def add_parser(subparsers):
         "doctor",
         help="find what is broken or slow on this machine, with evidence and remedies",
         description=run.__doc__,
-        epilog="Examples: weft doctor; srun --ntasks-per-node=1 weft doctor; weft doctor --mpi /opt/openmpi/bin/mpicc. "
+        epilog="Examples: weft doctor; weft doctor --hosts node1,node2; srun --ntasks-per-node=1 weft doctor; weft doctor "
+        "--mpi /opt/openmpi/bin/mpicc. "
         "Exit status: 0: nothing is broken; 1: a check is broken (with --strict: or slow); 2: bad input.",
     )
     parser.add_argument("--only", choices=sorted(GROUPS), action="append", help="run only these checks")
+    parser.add_argument(
+        "--hosts", metavar="HOSTS", type=names, help="check these hosts over ssh, and messages between them: a,b,c"
+    )
     parser.add_argument("--mpi", metavar="MPICC", help="check another MPI library instead: does it accept GPU memory?")
     parser.add_argument("--strict", action="store_true", help="exit status 1 also if a check is slow")
     parser.add_argument("--all", action="store_true", help="print a line for each check that does not apply here")
@@ -28,10 +33,14 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Checks the driver, GPUs and all GPU pairs, host limits, network adapters, GPUDirect and gdrcopy by performing and
-    timing the operations of real programs. Under mpiexec or srun on several nodes, prints one merged table."""
+    timing the operations of real programs. Under mpiexec or srun on several nodes, or with --hosts, prints one merged table."""
+    if arguments.mpi and arguments.hosts:
+        raise output.Refusal("--hosts with --mpi: another MPI is checked on this host only")
     if arguments.mpi:
         return report({"here": list(other.checks(arguments.mpi))}, arguments)
     groups = arguments.only or list(GROUPS)
+    if arguments.hosts:
+        return report(hosts.survey(arguments.hosts, groups), arguments)
     if cluster.started_by_launcher():
         return run_in_job(groups, arguments)
     findings = []
@@ -67,12 +76,17 @@ def report(nodes, arguments):
         return status
     several = len(nodes) > 1
     rows = cluster.merge(nodes)
-    hidden = [] if several or arguments.all else [row for row in rows if row[1] == UNCHECKED and not row[4]]
+    hidden = [] if arguments.all else [row for row in rows if is_hidden(row, several)]
     remedies = show([row for row in rows if row not in hidden], several)
     print("".join(f"{line}\n" for line in collapsed(hidden)), end="")
     for number, remedy in enumerate(remedies, 1):
         print(("\n" if number == 1 else "") + f"{number}. {remedy}")
     return status
+
+
+def is_hidden(row, several):
+    """Returns True for a row that only reports that its check does not apply, on all nodes."""
+    return row[1] == UNCHECKED and not row[4] and (not several or row[2].startswith("all "))
 
 
 def collapsed(rows):

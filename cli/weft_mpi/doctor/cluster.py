@@ -136,8 +136,8 @@ def gpus_by_rank(places):
 
 
 def merge(nodes):
-    """Returns rows (check, status, nodes, evidence, remedy), one per distinct status of a check. The most frequent
-    status comes first; the other rows list their nodes."""
+    """Returns rows (check, status, nodes, evidence, remedy), one per distinct status and remedy of a check. The most
+    frequent status comes first; the other rows list their nodes."""
     order, cells = [], collections.defaultdict(dict)
     for node, findings in nodes.items():
         for finding in findings:
@@ -148,14 +148,13 @@ def merge(nodes):
     for check in order:
         groups = collections.defaultdict(list)
         for node, finding in cells[check].items():
-            groups[finding.status].append(node)
-        ranked = sorted(groups, key=lambda status: (-len(groups[status]), ORDER.index(status)))
-        for at, status in enumerate(ranked):
-            named = groups[status]
+            groups[finding.status, finding.remedy].append(node)
+        ranked = sorted(groups, key=lambda key: (-len(groups[key]), ORDER.index(key[0])))
+        for at, (status, remedy) in enumerate(ranked):
+            named = groups[status, remedy]
             sample = cells[check][named[0]]
             usual = at == 0 and len(named) > 1
-            rows.append((check if at == 0 else "", status, summary(named, len(nodes), usual), sample.evidence,
-                         sample.remedy))  # fmt: skip
+            rows.append((check if at == 0 else "", status, summary(named, len(nodes), usual), sample.evidence, remedy))
     return rows
 
 
