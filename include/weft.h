@@ -29,11 +29,11 @@ int MPIX_Query_cuda_support(void);
    size - 1 characters. *length, if not null, is set to the untruncated length; 0 if there was no error. */
 int MPIX_Last_error_message(char* message, int size, int* length);
 
-/* Lists all settings, one per line: variable, value, default, origin ("environment", "profile" or "default"),
-   level ("user", or "internal" for tests, measurements and tuning profiles), range, help, and for user
-   settings when to change them (completes "Change it when"); separated by tabs. Reads the environment as
-   MPI_Init does; for an invalid setting it returns MPI_ERR_ARG and the error message. size and length as in
-   MPIX_Last_error_message. May be called at any time. */
+/* Lists all settings, one per line: variable, value, default, origin ("environment", "profile", "default", or
+   the path of a file of the site), level ("user", or "internal" for tests, measurements and tuning profiles),
+   range, help, and for user settings when to change them (completes "Change it when"); separated by tabs.
+   Reads the environment as MPI_Init does; for an invalid setting it returns MPI_ERR_ARG and the error message.
+   size and length as in MPIX_Last_error_message. May be called at any time. */
 int MPIX_Settings(char* text, int size, int* length);
 
 /* Lists what the library has counted in this process, one counter per line in alphabetical order: name,

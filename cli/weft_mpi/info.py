@@ -60,6 +60,8 @@ def job():
     facts = {part.replace(" ", "_"): text for part, text in found}
     if lines := cluster.gpus_by_rank(places):
         facts["gpus"] = lines
+    elif "gpus" in facts:
+        facts["gpus"] = [facts["gpus"]]
     return facts
 
 
@@ -67,6 +69,7 @@ def collect():
     """Returns the facts in print order."""
     root = prefix.find()
     loaded = library.load()
+    found = library.paths(loaded)
     return {
         "weft": __version__,
         "prefix": root,
@@ -82,11 +85,19 @@ def collect():
         **gpu_facts(),
         "machine": library.text_of(loaded, "MPIX_Machine_name"),
         "transports": {"shm": "built in", "cuda_ipc": "built in"},
-        "networks": [text for part, text in library.paths(loaded) if part == "network"],
+        "networks": [text for part, text in found if part == "network"],
+        "other_network_libraries": [text for part, text in found if part == "other network library"],
+        "site_settings": site_settings(library.settings(loaded)),
         "nics": [nic._asdict() for nic in pci.nics()],
         "processor": system.processor(),
         "cores": system.cores(),
     }
+
+
+def site_settings(found):
+    """Returns the settings that a file of the site makes, with its path."""
+    listed = [setting for setting in found if setting["origin"].startswith("/")]
+    return "; ".join("{variable}={value} ({origin})".format(**setting) for setting in listed) or "none"
 
 
 def first_line(words):
@@ -164,7 +175,10 @@ def flattened(value, path=""):
 
 def show(facts):
     """Prints the facts as text."""
-    special = ("devices", "device_matrix", "gpus", "nics", "transports", "networks", "mpi_built_with_cuda_support")
+    special = (
+        "devices", "device_matrix", "gpus", "nics", "transports", "networks", "other_network_libraries",
+        "mpi_built_with_cuda_support",
+    )  # fmt: skip
     for key, value in facts.items():
         if key not in special:
             text = "yes" if value is True else "no" if value is False else value
@@ -173,6 +187,8 @@ def show(facts):
         print(f"{'transport ' + name:16} {about}")
     for about in facts.get("networks", []):
         print(f"{'network':16} {about}")
+    for about in facts.get("other_network_libraries", []):
+        print(f"{'':16} {about}")
     for about in facts.get("gpus", []):
         print(f"{'GPUs':16} {about}")
     if facts.get("devices"):

@@ -13,6 +13,7 @@
 #include "base/config.hpp"
 #include "base/counters.hpp"
 #include "base/profile.hpp"
+#include "base/site.hpp"
 #include "coll/dispatch/explain.hpp"
 #include "device/memory.hpp"
 #include "io/file/explain.hpp"
@@ -71,9 +72,8 @@ WEFT_EXPORT int PMPIX_Settings(char* text, int size, int* length) {
   std::string lines;
   for (const auto* setting : weft::config::all()) {
     lines += setting->variable() + '\t' + setting->value_text() + '\t' + setting->default_text() + '\t' +
-             name_of(setting->origin) + '\t' + name_of(setting->level()) + '\t' + setting->range_text() +
-             '\t' + setting->help + '\t' + (setting->change_when == nullptr ? "" : setting->change_when) +
-             '\n';
+             origin_text(*setting) + '\t' + name_of(setting->level()) + '\t' + setting->range_text() + '\t' +
+             setting->help + '\t' + (setting->change_when == nullptr ? "" : setting->change_when) + '\n';
   }
   return copy_text_out(lines, text, size, length);
 }

@@ -9,6 +9,7 @@
 #include "base/edit_distance.hpp"
 #include "base/profile.hpp"
 #include "base/secure.hpp"
+#include "base/site.hpp"
 
 extern char** environ;
 
@@ -72,6 +73,7 @@ Status apply_profile() {
     if ((*found)->origin == Origin::environment || (*found)->origin == Origin::tool) continue;
     WEFT_TRY((*found)->parse(text));
     (*found)->origin = Origin::profile;
+    replace_site_value(**found);
   }
   return {};
 }
@@ -220,6 +222,7 @@ Status load() {
                                    [&](const Setting* s) { return s->variable() == variable; });
     if (!known) return unknown_variable(variable);
   }
+  WEFT_TRY(apply_site_files(site_files()));  // may name the profile
   return apply_profile();
 }
 

@@ -20,6 +20,7 @@
 #include "mpiexec/hosts.hpp"
 #include "mpiexec/options.hpp"
 #include "mpiexec/plan.hpp"
+#include "mpiexec/processes.hpp"
 #include "mpiexec/report.hpp"
 #include "mpiexec/spawn.hpp"
 #include "mpiexec/supervisor.hpp"
@@ -71,8 +72,8 @@ std::string name_of(pid_t pid) {
   return "process " + std::to_string(pid) + " on " + host_name();
 }
 
-/// Reports the end of the rank by a signal, and asks a PMI launcher to end the job.
-void report_signal(const Progress& progress, const Failure& failure) {
+/// Reports that the rank was killed, and asks a PMI launcher to end the job.
+void report_failure(const Progress& progress, const Failure& failure) {
   print_message(failure.text);
   const std::string command = "cmd=abort exitcode=" + std::to_string(failure.exit_code) + "\n";
   if (progress.ends_job && progress.connection >= 0)
@@ -86,7 +87,9 @@ void read_event(int control, Progress& progress) {
   const ssize_t n = ::recv(control, &event, sizeof event, 0);
   if (n < 0 && errno == EINTR) return;
   if (n != sizeof event) {
-    progress.over = true;  // the supervisor was killed, and the rank with it
+    progress.over = true;  // the rank was killed with it
+    report_failure(progress,
+                   {kLostCode, "the supervisor of " + name_of(progress.pid) + " was killed", false});
     return;
   }
   if (event.kind == Event::started) {
@@ -96,11 +99,9 @@ void read_event(int control, Progress& progress) {
   } else if (event.kind == Event::exited) {
     const Failure failure = describe_exit(name_of(progress.pid), progress.pid, event.value, "");
     progress.exit_code = event.value == 0 ? 0 : failure.exit_code;
-    if (WIFSIGNALED(event.value)) report_signal(progress, failure);
+    if (WIFSIGNALED(event.value)) report_failure(progress, failure);
     const Command finish{Command::finish, 0};
     if (::send(control, &finish, sizeof finish, MSG_NOSIGNAL) < 0) progress.over = true;
-  } else if (event.kind == Event::unkillable) {
-    print_message(std::to_string(event.value) + " processes cannot be killed");
   }
   if (event.kind == Event::all_exited || event.kind == Event::unkillable) progress.over = true;
 }
@@ -138,6 +139,7 @@ int guard(const std::vector<std::string>& given, char** argv, char** environment
   }
   // The launcher's process on this host is the parent: without it nobody would end the rank.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // adopts the children of the rank if the supervisor is killed
   auto channels = inherited_channels();
   prepare_descriptors();
   const InheritedState inherited = InheritedState::save_and_replace();
@@ -167,7 +169,7 @@ int guard(const std::vector<std::string>& given, char** argv, char** environment
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) ::dup2(null, fd);
   ::close(null);
   supervise(*supervisor, progress);
-  ::waitpid(supervisor->pid, nullptr, 0);
+  if (!kill_descendants(kKillTimeoutSeconds, {})) print_message("some processes cannot be killed");
   if (progress.failure) {
     print_message("cannot start '" + words[0] + "' (" + std::strerror(progress.failure->error) + ")");
     return progress.failure->error == ENOENT ? kNotFoundCode : kNotStartedCode;

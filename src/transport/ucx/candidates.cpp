@@ -58,14 +58,15 @@ void add(std::vector<Candidate>& found, const fs::path& path, const char* origin
 /// Adds the package libucx-cu* of each Python in an environment, and a UCX in its own lib folder (Conda).
 void add_environment(std::vector<Candidate>& found, const fs::path& root) {
   std::error_code ignored;
-  std::vector<fs::path> pythons;
-  for (const char* lib : {"lib", "lib64"})
+  for (const char* lib : {"lib", "lib64"}) {
+    std::vector<fs::path> pythons;
     for (const auto& entry : fs::directory_iterator(root / lib, ignored))
       if (entry.path().filename().string().starts_with("python3")) pythons.push_back(entry.path());
-  std::sort(pythons.rbegin(), pythons.rend());
-  for (const fs::path& python : pythons)
-    for (const char* packages : {"site-packages", "dist-packages"})
-      add(found, python / packages / "libucx" / "lib" / kLibraryName, kPython);
+    std::sort(pythons.rbegin(), pythons.rend());
+    for (const fs::path& python : pythons)
+      for (const char* packages : {"site-packages", "dist-packages"})
+        add(found, python / packages / "libucx" / "lib" / kLibraryName, kPython);
+  }
   if (is_there(root / "conda-meta")) add(found, root / "lib" / kLibraryName, kPython);
 }
 
