@@ -17,7 +17,7 @@ from weft_mpi.doctor.finding import BROKEN, OK, SLOW, UNCHECKED
 from weft_mpi.hosts import package, record, ssh
 from weft_mpi.machine import pci
 
-# far: a host with a data folder of its own; near: one that shares the folder; the others do not answer.
+# far: a host with a data folder of its own; near: a host with the same folder; the others do not answer.
 SSH = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do case $1 in -o) shift 2;; *) shift;; esac; done
 host=$1; shift

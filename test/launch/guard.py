@@ -107,7 +107,7 @@ class Guard(unittest.TestCase):
             self.assertEqual((status, errors), (0, ""))
             self.assertEqual(len(re.findall(r"rank \d/3 local \d/3 hosts 3 by hydra", output)), 3, output)
             self.assertEqual(run("-n", 3, *GUARD, PEER, "abort", 42, launcher=(path,))[0], 42)
-            # One failed rank ends those that wait for ever, with its code.
+            # A failed rank ends ranks that wait for ever, with its code.
             script = "[ $PMI_RANK = 1 ] && kill -9 $$; sleep 300"
             self.assertEqual(run("-n", 3, *GUARD, *shell(script), launcher=(path,))[0], 137)
 

@@ -25,7 +25,7 @@ def add_parser(subparsers):
     )
     action.add_argument("--remove", metavar="HOSTS", type=names, help="remove the launcher from these hosts")
     parser.add_argument(
-        "--wheel", metavar="FILE", help=f"with --setup: the wheel {package.NAME} instead of one that pip downloads"
+        "--wheel", metavar="FILE", help=f"with --setup: the wheel of {package.NAME}; without it pip downloads it"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser

@@ -141,7 +141,7 @@ std::string find_in_linker_cache(const std::string& cache, const std::string& li
 
 std::vector<Candidate> find_candidates(const SearchPlaces& places) {
   std::vector<Candidate> found;
-  // As the dynamic linker: the first one that exists.
+  // As the dynamic linker: the first existing file.
   for (std::string_view rest = places.library_path; !rest.empty() && found.empty();) {
     const size_t colon = std::min(rest.find_first_of(":;"), rest.size());
     if (colon > 0) add(found, fs::path(rest.substr(0, colon)) / kLibraryName, "of LD_LIBRARY_PATH");

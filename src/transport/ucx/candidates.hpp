@@ -18,7 +18,7 @@ struct Candidate {
   [[nodiscard]] std::string text() const;
 };
 
-/// Where to look.
+/// Places of the search.
 struct SearchPlaces {
   std::string library_folder;   ///< of Weft's library
   std::string program;          ///< as the process was started: "/env/bin/python"
@@ -29,11 +29,11 @@ struct SearchPlaces {
 };
 [[nodiscard]] SearchPlaces places_of_this_process();
 
-/// Returns the copies that exist, without duplicates: the one that the dynamic linker would load, those of
+/// Returns the copies that exist, without duplicates: the copy of the dynamic linker, those of
 /// Python environments, that of `weft hosts`.
 [[nodiscard]] std::vector<Candidate> find_candidates(const SearchPlaces& places);
 
-/// What this host has.
+/// Hardware of this host.
 struct Hardware {
   bool gpus, adapters;  ///< adapters: InfiniBand or RoCE
 };
