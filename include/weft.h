@@ -23,6 +23,28 @@ int MPIX_Query_cuda_support(void);
 #define MPIX_BFLOAT16 ((MPI_Datatype)0x0000024b)
 #define MPIX_C_BF16 MPIX_BFLOAT16
 
+/* 8-bit floating point of the Open Compute Project (OFP8): E4M3 (__nv_fp8_e4m3, float8_e4m3fn of PyTorch and
+   JAX) and E5M2, 1 byte each. Sum, product, minimum and maximum are computed in float, and rounded to nearest
+   even after each term. A sum beyond the largest number, 448 or 57344, becomes NaN or infinity. */
+#define MPIX_FLOAT8_E4M3 ((MPI_Datatype)0x00000242)
+#define MPIX_FLOAT8_E5M2 ((MPI_Datatype)0x00000246)
+
+/* == Reductions that scale == */
+
+/* The operations of NCCL that MPI lacks, for MPI_Reduce, MPI_Allreduce, MPI_Reduce_scatter and
+   MPI_Reduce_scatter_block on intracommunicators, in all their forms, on predefined types of numbers: integers,
+   floating point and complex, also half precision and 8 bits. */
+
+/* The mean: the sum divided by the number of processes; integers are rounded towards zero. Terms of
+   MPIX_C_FLOAT16 and of 8-bit types are divided before they are added, because their sum could exceed the
+   largest number. */
+#define MPIX_AVG ((MPI_Op)0x0000003e)
+/* Creates a sum of terms that are multiplied by *scalar first, an element of `datatype`, the only type for
+   which the operation is defined. Each process has a scalar of its own. Host memory is copied now; GPU memory
+   is read when an operation starts, and must exist until the last one has ended. MPI_Op_free frees the
+   operation. MPI_ERR_TYPE: the type is no predefined type of numbers. */
+int MPIX_Op_create_premul_sum(const void* scalar, MPI_Datatype datatype, MPI_Op* op);
+
 /* == Queries == */
 
 /* Copies the message of the last MPI error of this thread, "MPI_Send: dest = 7 (...): ...", truncated to

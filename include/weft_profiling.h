@@ -11,6 +11,7 @@ extern "C" {
 
 int PMPIX_Query_cuda_support(void);
 int PMPIX_Last_error_message(char* message, int size, int* length);
+int PMPIX_Op_create_premul_sum(const void* scalar, MPI_Datatype datatype, MPI_Op* op);
 int PMPIX_Settings(char* text, int size, int* length);
 int PMPIX_Counters(char* text, int size, int* length);
 int PMPIX_Machine_name(char* text, int size, int* length);

@@ -17,6 +17,13 @@ using CollectiveKind = coll::Collective;
 }  // namespace
 
 Error not_allowed(const core::Op& op, const datatype::Datatype& type) {
+  if (op.scaling != core::Op::Scaling::none)
+    return Error(Errc::op,
+                 "op = " + op.name + " is not defined here for " +
+                     (type.name().empty() ? "a derived datatype" : type.name()) +
+                     ": it scales predefined types of numbers, one of MPIX_Op_create_premul_sum its "
+                     "own type, in the reductions Reduce, Allreduce, Reduce_scatter and "
+                     "Reduce_scatter_block on intracommunicators");
   return Error(Errc::op, "op = " + op.name + " is not defined for " +
                              (type.name().empty() ? "a derived datatype" : type.name()) +
                              " (MPI 5.0 section 6.9.2): use another datatype, or MPI_Op_create");
@@ -79,8 +86,11 @@ void Collective::set_reduction(const void* send, void* recv, int64_t count, data
   call.bytes = static_cast<uint64_t>(count * type.size());
   if (reporting()) [[unlikely]]
     report_extension(op, type);
-  if (!op.allows(type) && participates(*call.comm, call.root)) [[unlikely]]
-    fail(not_allowed(op, type));
+  if (!op.allows(type) && participates(*call.comm, call.root)) [[unlikely]] {
+    call.scaled = op.scales(type) && !call.inter() && call.what != CollectiveKind::scan &&
+                  call.what != CollectiveKind::exscan;
+    if (!call.scaled) fail(not_allowed(op, type));
+  }
 }
 
 // A send block and a receive block at the same address are an error for any layout. Blocks of other ranks are

@@ -51,7 +51,7 @@ Arguments arguments_of(const coll::Call& call) {
     case Collective::reduce_scatter:
     case Collective::reduce_scatter_block:
       type = call.send.type;
-      if (!call.op->user) own.op = static_cast<int64_t>(call.op->handle);
+      if (!call.op->created()) own.op = static_cast<int64_t>(call.op->handle);
       [[fallthrough]];
     case Collective::allgather:
     case Collective::allgatherv:

@@ -24,6 +24,8 @@ namespace weft::api {
 
 inline constexpr uintptr_t kPredefinedEnd = 0x1000;
 inline constexpr uintptr_t kDatatypeFirst = 0x200, kDatatypes = 0x100, kOpFirst = 0x20, kOps = 0x20;
+/// Number of operations of MPI, which those of weft.h follow.
+inline constexpr uintptr_t kStandardOps = 0x1e;
 
 /// A predefined type whose elements are contiguous and basic.
 struct SimpleType {

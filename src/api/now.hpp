@@ -196,7 +196,7 @@ inline int Get(const char* call, void* origin_addr, MPI_Count origin_count, MPI_
 [[gnu::always_inline]] inline int accumulate(const char* call, const Operation& update, const void* origin,
                                              void* result, MPI_Count count, int rank, MPI_Op op) {
   const uintptr_t index = value_of(op) - kOpFirst;
-  if (update.target == nullptr || index >= kOps || g_handles.ops[index] == nullptr) [[unlikely]]
+  if (update.target == nullptr || index >= kStandardOps || g_handles.ops[index] == nullptr) [[unlikely]]
     return kUncommon;
   const datatype::ReduceOp kind = g_handles.ops[index]->kind;
   const datatype::ReduceFn function = datatype::reduce_function(kind, update.type.basic);

@@ -20,9 +20,9 @@ Status Op_create(UserFunction function, int commute, MPI_Op* op) {
 
 Status Op_free(MPI_Op* handle) {
   core::Op& op = *to_op(*handle);
-  if (!op.user)
-    return Error(Errc::op,
-                 "op is the predefined " + op.name + ": only operations from MPI_Op_create can be freed");
+  if (!op.created())
+    return Error(Errc::op, "op is the predefined " + op.name +
+                               ": only operations that the program has created can be freed");
   if (!op.has_handle()) return bad_handle(HandleKind::op, "op", *handle);
   op.close_handle();
   *handle = MPI_OP_NULL;

@@ -58,6 +58,10 @@ class EnqueuedCall {
   [[nodiscard]] Communicator& comm() const { return *comm_; }
   int run(prepare::Collective&& prepared) {
     if (!prepared.status.ok()) return entry_.fail(std::move(prepared.status).error());
+    if (prepared.call.scaled)
+      return entry_.fail(Error(Errc::op, "op = " + prepared.call.op->name +
+                                             " scales, which enqueued reductions do not: use MPI_SUM, and a "
+                                             "kernel of the program"));
     return entry_.finish(queue_->collective(prepared.call));
   }
   /// Refuses data that cannot be at `buffer`, for example at a null address.

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 
 #include "core/instance.hpp"
+#include "datatype/scale.hpp"
 
 namespace weft::core {
 namespace {
@@ -18,6 +20,7 @@ struct Predefined {
   ReduceOp kind;
   const char* name;
   bool commutative = true;
+  Op::Scaling scaling = Op::Scaling::none;
 };
 
 constexpr Predefined kPredefined[] = {
@@ -35,17 +38,25 @@ constexpr Predefined kPredefined[] = {
     {0x39, ReduceOp::maxloc, "MPI_MAXLOC"},
     {0x3c, ReduceOp::replace, "MPI_REPLACE", false},
     {0x3d, ReduceOp::no_op, "MPI_NO_OP", false},
+    {0x3e, ReduceOp::sum, "MPIX_AVG", true, Op::Scaling::average},  // of weft.h
 };
-constexpr uintptr_t kFirst = 0x20, kLast = 0x3d;
+constexpr uintptr_t kFirst = 0x20, kLast = 0x3e;
 using Table = std::array<Op*, kLast - kFirst + 1>;
 
 }  // namespace
 
 bool Op::allows(const datatype::Datatype& type) const {
   if (user) return true;
-  if (!type.predefined()) return false;
+  if (!type.predefined() || scaling != Scaling::none) return false;
   const auto basic = type.basic();
   return basic && datatype::reduce_function(kind, *basic) != nullptr;
+}
+
+bool Op::scales(const datatype::Datatype& type) const {
+  if (scaling == Scaling::none || !type.predefined()) return false;
+  const auto basic = type.basic();
+  return basic && datatype::is_number(datatype::traits_of(*basic).group) &&
+         (scaling == Scaling::average || basic == factor_type->basic());
 }
 
 void Op::combine(const void* left, const void* right, void* result, int64_t count,
@@ -95,12 +106,30 @@ Op* Op::create_large(Instance& instance, LargeFunction function, bool commutativ
   return op;
 }
 
+Op* Op::create_premul_sum(const void* factor, const device::Memory& memory, datatype::Datatype& type) {
+  Op* op = slab().create();
+  if (op == nullptr) return nullptr;
+  op->scaling = Scaling::factor;
+  op->kind = ReduceOp::sum;
+  op->name = "MPIX_PREMUL_SUM";
+  op->handle = reinterpret_cast<uintptr_t>(op);
+  type.retain();
+  op->factor_type = &type;
+  op->factor_memory = memory;
+  if (memory.on_device())
+    op->factor_on_device = factor;
+  else
+    std::memcpy(op->factor, factor, static_cast<size_t>(type.size()));
+  return op;
+}
+
 Op* Op::predefined(uintptr_t handle_value) {
   static const Table table = [] {
     Table made{};
     for (const Predefined& entry : kPredefined) {
       Op* op = made[entry.handle - kFirst] = new Op;  // never destroyed
       op->kind = entry.kind;
+      op->scaling = entry.scaling;
       op->commutative = entry.commutative;
       op->name = entry.name;
       op->handle = entry.handle;
@@ -116,7 +145,8 @@ Slab<Op>& Op::slab() {
 }
 
 void Op::destroy() {
-  if (user) slab().destroy(this);
+  if (factor_type != nullptr) factor_type->release();
+  if (created()) slab().destroy(this);
 }
 
 }  // namespace weft::core

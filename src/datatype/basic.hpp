@@ -10,6 +10,8 @@ using element::Basic;
 using element::BFloat16;
 using element::Complex;
 using element::Float128;
+using element::Float8E4M3;
+using element::Float8E5M2;
 using element::Group;
 using element::Half;
 using element::Int128;

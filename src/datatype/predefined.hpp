@@ -53,9 +53,11 @@ namespace weft::datatype {
   X(0x23c, "MPI_WCHAR", wide_character)                        \
   X(0x240, "MPI_INT8_T", int8)                                 \
   X(0x241, "MPI_UINT8_T", uint8)                               \
+  X(0x242, "MPIX_FLOAT8_E4M3", float8_e4m3)                    \
   X(0x243, "MPI_CHAR", character)                              \
   X(0x244, "MPI_SIGNED_CHAR", int8)                            \
   X(0x245, "MPI_UNSIGNED_CHAR", uint8)                         \
+  X(0x246, "MPIX_FLOAT8_E5M2", float8_e5m2)                    \
   X(0x247, "MPI_BYTE", byte)                                   \
   X(0x248, "MPI_INT16_T", int16)                               \
   X(0x249, "MPI_UINT16_T", uint16)                             \

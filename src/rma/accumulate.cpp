@@ -53,8 +53,10 @@ void combine(ReduceOp op, Basic basic, const std::byte* in, std::byte* inout, si
 
 Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, const Area& area,
                           const core::Op& op, WindowRequest* request) {
-  if (op.user)
-    return Error(Errc::op, "op is a user-defined operation: accumulate operations take predefined ones only");
+  if (op.user || op.scaling != core::Op::Scaling::none)
+    return Error(Errc::op,
+                 "op is a user-defined operation, or scales: accumulate operations take "
+                 "predefined operations of MPI only");
   const auto basic_of_target = area.type.basic();
   const bool moves = op.kind == ReduceOp::replace || op.kind == ReduceOp::no_op;
   if (!moves && area.count != 0 && area.type.size() != 0) {

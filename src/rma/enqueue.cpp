@@ -85,8 +85,10 @@ Status Window::get_enqueue(const p2p::Buffer& origin, const Area& area) {
 Status Window::accumulate_enqueue(const p2p::Buffer& origin, const Area& area, const core::Op& op) {
   const auto gpu = user_stream();
   if (!gpu) return gpu.error().copy();
-  if (op.user)
-    return Error(Errc::op, "op is a user-defined operation: accumulate operations take predefined ones only");
+  if (op.user || op.scaling != core::Op::Scaling::none)
+    return Error(Errc::op,
+                 "op is a user-defined operation, or scales: accumulate operations take "
+                 "predefined operations of MPI only");
   if (area.rank == p2p::kProcNull) return {};
   Place place;
   WEFT_TRY(locate_for_stream(origin, area, place));

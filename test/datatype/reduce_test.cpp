@@ -48,8 +48,8 @@ TEST(Reduce, AllowedPairs) {
     EXPECT_EQ(allowed_on(b), c_integer) << traits_of(b).name;
   for (const Basic b : {Basic::integer1, Basic::integer2, Basic::integer4, Basic::integer8, Basic::integer16})
     EXPECT_EQ(allowed_on(b), other_integer) << traits_of(b).name;
-  for (const Basic b :
-       {Basic::float16, Basic::bfloat16, Basic::float32, Basic::float64, Basic::long_double, Basic::float128})
+  for (const Basic b : {Basic::float16, Basic::bfloat16, Basic::float8_e4m3, Basic::float8_e5m2,
+                        Basic::float32, Basic::float64, Basic::long_double, Basic::float128})
     EXPECT_EQ(allowed_on(b), floating) << traits_of(b).name;
   for (const Basic b : {Basic::complex_float16, Basic::complex_float32, Basic::complex_float64,
                         Basic::complex_long_double, Basic::complex_float128})

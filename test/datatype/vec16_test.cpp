@@ -3,6 +3,7 @@
 // operation and type; half-precision conversion against the compiler.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -213,6 +214,60 @@ TEST(Vec16, BFloat16RoundsToNearestEven) {
   EXPECT_EQ(round(0xff800000), 0xff80);
   EXPECT_EQ(round(0xffc00001), 0x7fff);  // not a number
   EXPECT_EQ(round(0x00000001), 0);
+}
+
+/// The bits of the nearest number of an 8-bit format, of two equally near ones the even; `beyond` from half
+/// an interval above the largest number on.
+template <class T>
+uint8_t nearest(float value, uint8_t beyond) {
+  const double magnitude = std::fabs(static_cast<double>(value));
+  uint8_t found = 0;
+  double least = std::numeric_limits<double>::infinity(), largest = 0, interval = 0;
+  for (int bits = 0; bits < 0x80; ++bits) {
+    const double candidate = element::widen(T{static_cast<uint8_t>(bits)});
+    if (!std::isfinite(candidate)) break;
+    interval = candidate - largest;
+    largest = candidate;
+    const double distance = std::fabs(candidate - magnitude);
+    if (distance > least || (distance == least && bits % 2 != 0)) continue;
+    least = distance;
+    found = static_cast<uint8_t>(bits);
+  }
+  const double limit = largest + interval / 2;
+  if (magnitude > limit || (magnitude == limit && found % 2 != 0)) found = beyond;
+  return static_cast<uint8_t>(found | (std::signbit(value) ? 0x80 : 0));
+}
+
+template <class T>
+void check_float8(uint8_t beyond, double largest, double smallest) {
+  double most = 0, least = 1;
+  for (int bits = 0; bits < 0x100; ++bits) {
+    const float wide = element::widen(T{static_cast<uint8_t>(bits)});
+    if (std::isnan(wide)) {
+      EXPECT_EQ(element::narrow<T>(wide).bits, 0x7f);
+      continue;
+    }
+    EXPECT_EQ(element::narrow<T>(wide).bits, bits);
+    if (std::isfinite(wide)) most = std::max(most, static_cast<double>(wide));
+    if (wide > 0) least = std::min(least, static_cast<double>(wide));
+  }
+  EXPECT_EQ(most, largest);
+  EXPECT_EQ(least, smallest);
+  std::mt19937 random(8);
+  for (int i = 0; i < 100000; ++i) {
+    uint32_t bits = (105 + random() % 45) << 23 | (random() & 0x807fffff);  // half of the values near a tie
+    if (i % 2 == 0) bits = (bits & ~0x7ffffu) | (random() % 3 == 0 ? 1 : 0);
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    ASSERT_EQ(element::narrow<T>(value).bits, nearest<T>(value, beyond)) << value;
+  }
+  EXPECT_EQ(element::narrow<T>(std::numeric_limits<float>::infinity()).bits, beyond);
+  EXPECT_EQ(element::narrow<T>(std::numeric_limits<float>::quiet_NaN()).bits, 0x7f);
+}
+
+TEST(Vec16, EightBitFormatsRoundToNearestEven) {
+  check_float8<element::Float8E4M3>(0x7f, 448, std::ldexp(1.0, -9));
+  check_float8<element::Float8E5M2>(0x7c, 57344, std::ldexp(1.0, -16));
 }
 
 }  // namespace

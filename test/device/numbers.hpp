@@ -21,6 +21,12 @@ inline void set_number(element::Half& value, int number) {
 inline void set_number(element::BFloat16& value, int number) {
   value = element::narrow<element::BFloat16>(static_cast<float>(number));
 }
+inline void set_number(element::Float8E4M3& value, int number) {
+  value = element::narrow<element::Float8E4M3>(static_cast<float>(number));
+}
+inline void set_number(element::Float8E5M2& value, int number) {
+  value = element::narrow<element::Float8E5M2>(static_cast<float>(number));
+}
 template <class T>
 void set_number(element::Complex<T>& value, int number) {
   // Multiples of 2 + i: no product has a zero part, whose sign would depend on the order.

@@ -6,6 +6,7 @@
 #include "cancellable_launch.hpp"
 #include "device/kernel/pack.hpp"
 #include "device/kernel/reduce.hpp"
+#include "device/kernel/scale.hpp"
 #include "world.hpp"
 
 namespace emucuda {
@@ -52,6 +53,37 @@ class Reduce : public Kernel {
 
   ContextObject& context_;
   contract::Reduce params_;
+  uint64_t next_ = 0;
+};
+
+class Scale : public Kernel {
+ public:
+  Scale(ContextObject& context, void** parameters) : context_(context) {
+    std::memcpy(&params_, parameters[0], sizeof params_);
+  }
+
+  Turn turn(uint64_t) override {
+    contract::Scale here = params_;
+    contract::Reduce& vector = here.vector;
+    const uint64_t any = (vector.dst + vector.head) | (vector.sources[0] + vector.head);
+    if (vector.alignment == 0 || any % vector.alignment != 0) return Turn::illegal_address;
+    const auto map = [&](uint64_t& address, uint64_t bytes) {
+      address = reinterpret_cast<uint64_t>(translate_for(context_, address, bytes));
+      return address != 0;
+    };
+    if (!map(vector.dst, vector.bytes) || !map(vector.sources[0], vector.bytes)) return Turn::illegal_address;
+    if (here.factor_address != 0 &&
+        !map(here.factor_address, contract::element_size(vector.reduction.element)))
+      return Turn::illegal_address;
+    const contract::Vec16 factor = contract::factor_of(here);
+    const uint64_t end = std::min(vector.items(), next_ + kItemsPerTurn);
+    for (; next_ < end; ++next_) contract::scale_item(here, factor, next_);
+    return next_ < vector.items() ? Turn::worked : Turn::ended;
+  }
+
+ private:
+  ContextObject& context_;
+  contract::Scale params_;
   uint64_t next_ = 0;
 };
 
@@ -218,6 +250,10 @@ std::unique_ptr<Kernel> create_pack(ContextObject& context, void** parameters) {
 
 std::unique_ptr<Kernel> create_reduce(ContextObject& context, void** parameters) {
   return std::make_unique<Reduce>(context, parameters);
+}
+
+std::unique_ptr<Kernel> create_scale(ContextObject& context, void** parameters) {
+  return std::make_unique<Scale>(context, parameters);
 }
 
 }  // namespace emucuda

@@ -30,6 +30,7 @@ struct KernelEntry {
 };
 // data_kernels.cpp
 [[nodiscard]] std::unique_ptr<Kernel> create_reduce(ContextObject& context, void** parameters);
+[[nodiscard]] std::unique_ptr<Kernel> create_scale(ContextObject& context, void** parameters);
 [[nodiscard]] std::unique_ptr<Kernel> create_pack(ContextObject& context, void** parameters);
 [[nodiscard]] std::unique_ptr<Kernel> create_pack_tiles(ContextObject& context, void** parameters);
 // window.cpp

@@ -306,6 +306,7 @@ const KernelEntry* find_kernel(const char* name) {
   static const KernelEntry entries[] = {{"weft_batch_copy", create<BatchCopy>},
                                         {"weft_resident_kernel", create<ResidentKernel>},
                                         {"weft_reduce", create_reduce},
+                                        {"weft_scale", create_scale},
                                         {"weft_pack", create_pack},
                                         {"weft_accumulate", create_accumulate},
                                         {"weft_window_sync", create_window_sync},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Conversion to the type of computation: binary16 and bfloat16 are computed in float, other types in
-// themselves. Rounds to nearest even; host and GPU results are bit-identical.
+// Conversion to the type of computation: binary16, bfloat16 and 8-bit formats are computed in float, other
+// types in themselves. Rounds to nearest even; host and GPU results are bit-identical.
 #pragma once
 #include <cstring>
 
@@ -46,8 +46,41 @@ WEFT_HOST_DEVICE inline float float_of_half(uint16_t half) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
+/// float to an 8-bit format of `mantissa` bits whose smallest normal number is 2^(1 - bias). `limit`: bits of
+/// the smallest float that becomes `beyond`, without the sign. A carry of rounding reaches `beyond` by
+/// itself.
+template <int mantissa, int bias, uint32_t limit, uint8_t beyond>
+WEFT_HOST_DEVICE inline uint8_t float8_bits(float value) {
+  constexpr uint8_t kNan8 = 0x7f;
+  constexpr uint32_t kSmallestNormal = (128u - bias) << 23;
+  constexpr uint32_t kHalfOfSmallest = (127u - bias - mantissa) << 23;
+  const auto bits = bit_cast<uint32_t>(value);
+  const uint8_t sign = static_cast<uint8_t>((bits >> 24) & 0x80);
+  const uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return kNan8;
+  if (magnitude >= limit) return static_cast<uint8_t>(sign | beyond);
+  if (magnitude >= kSmallestNormal)
+    return static_cast<uint8_t>(sign | (round_shift(magnitude, 23 - mantissa) - ((127u - bias) << mantissa)));
+  if (magnitude < kHalfOfSmallest) return sign;
+  const int shift = 151 - bias - mantissa - static_cast<int>(magnitude >> 23);
+  return static_cast<uint8_t>(sign | round_shift((magnitude & 0x7fffff) | 0x800000, shift));
+}
+
+WEFT_HOST_DEVICE inline float float_of_e4m3(uint8_t narrow) {
+  const uint32_t sign = static_cast<uint32_t>(narrow & 0x80) << 24, rest = narrow & 0x7f;
+  if (rest == 0x7f) return bit_cast<float>(sign | 0x7fc00000);
+  if (rest >= 8) return bit_cast<float>(sign | ((rest << 20) + (120u << 23)));
+  const float magnitude = static_cast<float>(rest) * (1.0f / (1 << 9));
+  return sign != 0 ? -magnitude : magnitude;
+}
+
 }  // namespace detail
 
+WEFT_HOST_DEVICE inline float widen(Float8E4M3 x) { return detail::float_of_e4m3(x.bits); }
+/// E5M2 is the upper half of binary16.
+WEFT_HOST_DEVICE inline float widen(Float8E5M2 x) {
+  return detail::float_of_half(static_cast<uint16_t>(x.bits << 8));
+}
 WEFT_HOST_DEVICE inline float widen(Half x) {
 #ifdef __CUDA_ARCH__
   float wide;
@@ -93,6 +126,15 @@ struct Narrow<BFloat16> {
     if ((bits & 0x7fffffff) > 0x7f800000) return {detail::kNan16};
     return {static_cast<uint16_t>(detail::round_shift(bits, 16))};
   }
+};
+/// From 464 on, which is nearer to 480 than to 448, there is only NaN.
+template <>
+struct Narrow<Float8E4M3> {
+  WEFT_HOST_DEVICE static Float8E4M3 of(float x) { return {detail::float8_bits<3, 7, 0x43f00000, 0x7f>(x)}; }
+};
+template <>
+struct Narrow<Float8E5M2> {
+  WEFT_HOST_DEVICE static Float8E5M2 of(float x) { return {detail::float8_bits<2, 15, 0x47800000, 0x7c>(x)}; }
 };
 template <>
 struct Narrow<Complex<Half>> {

@@ -21,12 +21,20 @@ __extension__ typedef __float128 Float128;  // REAL*16
 typedef long double Float128;  // aarch64: long double is IEEE binary128; GPU code does not use it
 #endif
 
-/// Bit patterns of IEEE binary16 and bfloat16; arithmetic is done in float (element/convert.hpp).
+/// Bit patterns of IEEE binary16, bfloat16, and the 8-bit formats E4M3 and E5M2 of the Open Compute Project
+/// (OFP8, revision 1.0); arithmetic is done in float (element/convert.hpp).
 struct Half {
   uint16_t bits;
 };
 struct BFloat16 {
   uint16_t bits;
+};
+/// No infinity; the largest number is 448.
+struct Float8E4M3 {
+  uint8_t bits;
+};
+struct Float8E5M2 {
+  uint8_t bits;
 };
 
 /// Complex number with the layout of C and Fortran; plain arithmetic lets loops vectorise.
@@ -102,7 +110,9 @@ enum class Group : uint8_t {
   X(two_integer, WEFT_PAIR(int, int), pair)                         \
   X(character, char, no_reduction)                                  \
   X(wide_character, wchar_t, no_reduction)                          \
-  X(packed, uint8_t, no_reduction)
+  X(packed, uint8_t, no_reduction)                                  \
+  X(float8_e4m3, element::Float8E4M3, floating)                     \
+  X(float8_e5m2, element::Float8E5M2, floating)
 
 // Hides the comma of Pair<T, I> from the preprocessor.
 #define WEFT_PAIR(T, I) element::Pair<T, I>

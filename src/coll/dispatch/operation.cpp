@@ -98,6 +98,7 @@ Status Operation::start() {
   stored_ = false;
   if (copies_ != nullptr && !comm->instance.unlocked([&] { return copies_->load(*copies_); }))
     return section_error();
+  if (scaled_ != nullptr) WEFT_TRY(scaled_->before());
   rearm();
   if (persistent_call_)
     collective_queue_->start(*persistent_call_, *this);
@@ -114,10 +115,17 @@ void Operation::set_copies(SectionCopies& copies) {
   kind = Kind::generalized;  // query() copies results
 }
 
+void Operation::set_scaled(std::unique_ptr<ScaledReduction> scaled) {
+  scaled_ = std::move(scaled);
+  kind = Kind::generalized;  // query() scales results
+}
+
 Status Operation::query() {
-  if (copies_ == nullptr || stored_ || !outcome.ok()) return {};
+  if ((copies_ == nullptr && scaled_ == nullptr) || stored_ || !outcome.ok()) return {};
   stored_ = true;
-  if (!comm->instance.unlocked([&] { return copies_->store(*copies_); })) return section_error();
+  if (scaled_ != nullptr) WEFT_TRY(scaled_->after());
+  if (copies_ != nullptr && !comm->instance.unlocked([&] { return copies_->store(*copies_); }))
+    return section_error();
   return {};
 }
 

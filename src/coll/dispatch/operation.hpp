@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/slab.hpp"
+#include "coll/dispatch/scaled.hpp"
 #include "coll/gpu/collective_queue.hpp"
 #include "coll/gpu/deferred.hpp"
 #include "coll/schedule/cause.hpp"
@@ -30,6 +31,8 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
   bool poll() override;
   /// Owns `copies` from now on.
   void set_copies(SectionCopies& copies);
+  /// Steps before and after the call, which is their sum.
+  void set_scaled(std::unique_ptr<ScaledReduction> scaled);
   /// Every start() enters this queue, which runs the call by kernels or by messages.
   void set_queue(gpu::CollectiveQueue& queue) { collective_queue_ = &queue; }
   /// Collective: lets kernels run every start of a persistent call, if they can.
@@ -53,6 +56,7 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
   gpu::CollectiveQueue* collective_queue_ = nullptr;
   std::unique_ptr<gpu::PersistentCall> persistent_call_;
   SectionCopies* copies_ = nullptr;
+  std::unique_ptr<ScaledReduction> scaled_;
   bool stored_ = false;     // of the current run
   bool advancing_ = false;  // in this thread or another thread
   bool polled_ = false;     // registered with the instance's pollers

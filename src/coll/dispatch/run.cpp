@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Blocking, nonblocking and persistent collectives: each goes to the path that path.hpp selects.
+#include <memory>
 #include <utility>
 
 #include "base/counters.hpp"
@@ -7,6 +8,7 @@
 #include "coll/bootstrap/group.hpp"
 #include "coll/dispatch/operation.hpp"
 #include "coll/dispatch/path.hpp"
+#include "coll/dispatch/scaled.hpp"
 #include "coll/gpu/domain.hpp"
 #include "coll/hierarchy/hierarchy.hpp"
 #include "coll/host/host.hpp"
@@ -72,9 +74,19 @@ Status run_on_several_hosts(const Call& call) {
   return run_schedule(call);
 }
 
+[[gnu::cold]] Status run_scaled(const Call& call) {
+  auto scaled = ScaledReduction::create(call);
+  if (!scaled) return std::move(scaled).error();
+  WEFT_TRY((*scaled)->before());
+  WEFT_TRY(run((*scaled)->sum()));
+  return (*scaled)->after();
+}
+
 }  // namespace
 
 Status run(const Call& call) {
+  if (call.scaled) [[unlikely]]
+    return run_scaled(call);
   trace::annotate({.bytes = call.bytes, .communicator = call.comm->number()});
   Status outcome = run_on_path(call);
   if (outcome.ok()) [[likely]]
@@ -84,30 +96,52 @@ Status run(const Call& call) {
 
 namespace {
 
-Result<core::Request*> start(const Call& call, const Algorithm& algorithm, gpu::CollectiveQueue* queue) {
+Result<core::Request*> start(const Call& call, const Algorithm& algorithm, gpu::CollectiveQueue* queue,
+                             std::unique_ptr<ScaledReduction> scaled = nullptr) {
   auto made = Operation::create(call, call.comm->next_nonblocking_tag(), algorithm);
   if (!made) return std::move(made).error();
   Operation* operation = *made;
   operation->finish();  // inactive until start()
   if (queue != nullptr) operation->set_queue(*queue);
+  if (scaled != nullptr) operation->set_scaled(std::move(scaled));
   WEFT_TRY(operation->start());
   return static_cast<core::Request*>(operation);
 }
 
 }  // namespace
 
-Result<core::Request*> start(const Call& call) {
+namespace {
+
+/// The steps of a call that scales, and in `sum` its sum; the call itself otherwise.
+Result<std::unique_ptr<ScaledReduction>> scaled_steps(const Call& call, const Call*& sum) {
+  sum = &call;
+  if (!call.scaled) return std::unique_ptr<ScaledReduction>();
+  auto made = ScaledReduction::create(call);
+  if (made) sum = &(*made)->sum();
+  return made;
+}
+
+}  // namespace
+
+Result<core::Request*> start(const Call& given) {
+  const Call* call = nullptr;
+  auto scaled = scaled_steps(given, call);
+  if (!scaled) return std::move(scaled).error();
   Status failed;
-  gpu::CollectiveQueue* queue = dispatch::collective_queue_for(call, failed);
+  gpu::CollectiveQueue* queue = dispatch::collective_queue_for(*call, failed);
   WEFT_TRY(std::move(failed));
-  return start(call, dispatch::choose(call), queue);
+  return start(*call, dispatch::choose(*call), queue, std::move(*scaled));
 }
 
 Result<core::Request*> start(const Call& call, const Algorithm& algorithm) {
   return start(call, algorithm, nullptr);
 }
 
-Result<core::Request*> make_persistent(const Call& call) {
+Result<core::Request*> make_persistent(const Call& given) {
+  const Call* sum = nullptr;
+  auto scaled = scaled_steps(given, sum);
+  if (!scaled) return std::move(scaled).error();
+  const Call& call = *sum;
   Status failed;
   gpu::CollectiveQueue* queue = dispatch::collective_queue_connected(call, failed);
   WEFT_TRY(std::move(failed));
@@ -118,6 +152,7 @@ Result<core::Request*> make_persistent(const Call& call) {
   operation->persistent = true;
   operation->active = false;
   operation->finish();
+  if (*scaled != nullptr) operation->set_scaled(std::move(*scaled));
   if (queue == nullptr) return static_cast<core::Request*>(operation);
   if (Status resolved = operation->resolve(*queue); !resolved.ok()) {
     operation->destroy();

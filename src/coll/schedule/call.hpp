@@ -98,6 +98,7 @@ struct Call {
   int size = 1;
   int root = 0;
   bool in_place = false;
+  bool scaled = false;  ///< `op` scales: dispatch/scaled.hpp makes it a sum
   Operand send, recv;
   core::Op* op = nullptr;
   int64_t results = 0;  ///< reductions: elements of this rank's result; the input has send.count

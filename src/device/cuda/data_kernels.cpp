@@ -16,6 +16,7 @@ DataKernels load_data_kernels() {
   DataKernels kernels;
   Code code = load_module(Source::reduce, kernels.modules[0]);
   if (code == kSuccess) code = find_function(kernels.modules[0], "weft_reduce", kernels.reduce);
+  if (code == kSuccess) code = find_function(kernels.modules[0], "weft_scale", kernels.scale);
   if (code == kSuccess) code = load_module(Source::pack, kernels.modules[1]);
   if (code == kSuccess) code = load_module(Source::window, kernels.modules[2]);
   const auto find = [&](const char* name, Function& function, size_t module = 1) {

@@ -10,7 +10,8 @@ namespace weft::device::cuda {
 
 struct DataKernels {
   std::array<Module, 3> modules{};
-  Function reduce = nullptr;                     ///< null, like all others: not available
+  Function reduce = nullptr;  ///< null, like all others: not available
+  Function scale = nullptr;
   Function pack = nullptr, pack_flat = nullptr;  ///< flat: for flat layouts (kernel/pack.hpp)
   Function pack_tiles = nullptr, pack_tiles_flat = nullptr;
   Function accumulate = nullptr, window_sync = nullptr;

@@ -46,7 +46,9 @@ using element::ReduceOp;
   X(two_int, WEFT_PAIR(int, int))                     \
   X(short_int, WEFT_PAIR(short, int))                 \
   X(two_real, WEFT_PAIR(float, float))                \
-  X(two_double_precision, WEFT_PAIR(double, double))
+  X(two_double_precision, WEFT_PAIR(double, double))  \
+  X(float8_e4m3, element::Float8E4M3)                 \
+  X(float8_e5m2, element::Float8E5M2)
 
 enum class Element : uint8_t {
 #define WEFT_X(name, type) name,
@@ -84,6 +86,10 @@ struct FamilyOf<element::Half> {
 };
 template <>
 struct FamilyOf<element::BFloat16> : FamilyOf<element::Half> {};
+template <>
+struct FamilyOf<element::Float8E4M3> : FamilyOf<element::Half> {};
+template <>
+struct FamilyOf<element::Float8E5M2> : FamilyOf<element::Half> {};
 template <>
 struct FamilyOf<float> : FamilyOf<element::Half> {};
 template <>
@@ -184,7 +190,7 @@ constexpr Reduction reduction_of(ReduceOp op, element::Basic basic) {
 }
 
 /// A vector during accumulation: binary16 and bfloat16 as float, all other types unchanged, in the first
-/// half.
+/// half. 8-bit formats, whose floats would need twice these registers, are rounded after each term.
 struct Accumulator {
   uint32_t words[8];
 };
@@ -257,11 +263,25 @@ WEFT_INLINE Vec16 finish(Element element, const Accumulator& sum) {
   return {{sum.words[0], sum.words[1], sum.words[2], sum.words[3]}};
 }
 
+namespace detail {
+
+/// The type of a lane in an Accumulator.
+template <class Lane, bool = sizeof(Lane) == 1>
+struct AccumulatedLane {
+  using type = element::Wide<Lane>;
+};
+template <class Lane>
+struct AccumulatedLane<Lane, true> {
+  using type = Lane;
+};
+
+}  // namespace detail
+
 /// One operation on one type.
 template <ReduceOp op, class T>
 struct Term {
   using Lane = typename detail::LaneOf<op, T>::type;
-  using Wide = element::Wide<Lane>;
+  using Sum = typename detail::AccumulatedLane<Lane>::type;
   static constexpr int kLanes = 16 / sizeof(Lane);
 
   /// acc = acc op term.
@@ -269,9 +289,10 @@ struct Term {
     Accumulator result{};
     WEFT_UNROLL
     for (int i = 0; i < kLanes; ++i)
-      detail::put_lane<Wide>(result.words, i,
-                             element::Apply<op>::of(detail::lane_of<Wide>(acc.words, i),
-                                                    element::widen(detail::lane_of<Lane>(term.words, i))));
+      detail::put_lane<Sum>(
+          result.words, i,
+          element::narrow<Sum>(element::Apply<op>::of(element::widen(detail::lane_of<Sum>(acc.words, i)),
+                                                      element::widen(detail::lane_of<Lane>(term.words, i)))));
     acc = result;
   }
 };
@@ -294,7 +315,7 @@ WEFT_INLINE void visit_element(Element element, Do&& act) {
 
 }  // namespace detail
 
-/// Calls act(Term<op, type>{}) for the operation and type of `reduction`. Every use is compiled 86 times:
+/// Calls act(Term<op, type>{}) for the operation and type of `reduction`. Every use is compiled 94 times:
 /// keep `act` small, loads and stores outside, and one use per kernel.
 template <class Do>
 WEFT_INLINE void visit(Reduction reduction, Do&& act) {

@@ -10,6 +10,7 @@
 #include "device/kernel/accumulate.hpp"
 #include "device/kernel/pack.hpp"
 #include "device/kernel/reduce.hpp"
+#include "device/kernel/scale.hpp"
 
 namespace weft::device::cuda {
 namespace {
@@ -85,6 +86,7 @@ void open_launchers(WorkQueue& queue) {
     tracked.pack.open(queue.data.pack, sizeof(kernel::Pack), pack_graphs, queue.cancel_stream);
     tracked.pack_flat.open(queue.data.pack_flat, sizeof(kernel::Pack), pack_graphs, queue.cancel_stream);
     tracked.reduce.open(queue.data.reduce, sizeof(kernel::Reduce), reductions, queue.cancel_stream);
+    tracked.scale.open(queue.data.scale, sizeof(kernel::Scale), 0, queue.cancel_stream);
     tracked.accumulate.open(queue.data.accumulate, sizeof(kernel::Accumulate), reductions,
                             queue.cancel_stream);
   }
@@ -153,7 +155,8 @@ void destroy(WorkQueue& queue) {
   queue.collective_slots.close();
   for (TrackedStream& tracked : queue.streams) {
     const std::lock_guard lock(tracked.mutex);
-    for (Launcher* launcher : {&tracked.pack, &tracked.pack_flat, &tracked.reduce, &tracked.accumulate})
+    for (Launcher* launcher :
+         {&tracked.pack, &tracked.pack_flat, &tracked.reduce, &tracked.scale, &tracked.accumulate})
       launcher->close();
     if (tracked.stream != nullptr) note(driver().stream_destroy(tracked.stream));
     tracked.stream = nullptr;

@@ -42,8 +42,8 @@ struct TrackedStream {
   const void* chain = nullptr;         // of the last copy; under the mutex
   uint32_t* flag = nullptr;            // in the pinned page of the queue, written by the stream
   Address flag_address = 0;
-  std::atomic<Code> fault{kSuccess};             // sticky: the stream failed
-  Launcher pack, pack_flat, reduce, accumulate;  // data kernels; under the mutex
+  std::atomic<Code> fault{kSuccess};                    // sticky: the stream failed
+  Launcher pack, pack_flat, reduce, scale, accumulate;  // data kernels; under the mutex
 };
 
 /// All objects of Weft in one context. Never freed: tickets may point into a WorkQueue after close().
