@@ -74,6 +74,12 @@ def reductions():
     dist.destroy_process_group()
 
 
+def allreduce_options(operation):
+    options = dist.AllreduceOptions()
+    options.reduceOp = operation
+    return options
+
+
 def special_types():
     """bool, complex, FP8, and sums that are scaled."""
     rank, size = start()
@@ -105,6 +111,23 @@ def special_types():
         tensor = torch.full((5,), float(rank + 1))
         dist.all_reduce(tensor, make(factor))
         same(tensor, torch.full((5,), size * (size + 1) / 4))
+        half = torch.full((size,), float(rank + 1), dtype=torch.float16)
+        scattered = torch.empty(1, dtype=torch.float16)
+        dist.reduce_scatter_tensor(scattered, half, make(factor))
+        same(scattered.float(), torch.tensor([size * (size + 1) / 4]))
+        strided = torch.ones(4, 3).t()
+        dist.reduce(strided, 0, make(factor))
+        same(strided, torch.full((3, 4), size / 2 if rank == 0 else 1.0))
+    half = torch.full((3,), 60000.0, dtype=torch.float16)  # whose sum is no number of this type
+    dist.all_reduce(half, ReduceOp.AVG)
+    assert (half - 60000).abs().max() <= 64, half
+    for dtype in FP8:
+        tensor = torch.full((3,), 2.0 * (rank + 1)).to(dtype)
+        dist.group.WORLD.allreduce([tensor], allreduce_options(ReduceOp.AVG)).wait()
+        same(tensor.float(), torch.full((3,), size + 1.0))
+    pairs = torch.ones(4, dtype=torch.complex32) * (1 + 2j)
+    dist.group.WORLD.allreduce([pairs]).wait()
+    same(pairs.to(torch.complex64), torch.full((4,), size * (1 + 2j), dtype=torch.complex64))
     sparse = torch.sparse_coo_tensor([[rank, size]], [1.0, 2.0], (size + 1,))
     dist.all_reduce(sparse)
     same(sparse.to_dense(), torch.tensor([1.0] * size + [2.0 * size]))

@@ -8,7 +8,7 @@ from typing import Callable, NamedTuple
 
 import torch
 
-from weft_mpi.torch import mpi
+from weft_mpi import mpi
 from weft_mpi.torch.reduction import BYTE, reduction
 
 
@@ -83,41 +83,26 @@ def broadcast(tensor: torch.Tensor, root: int) -> Call:
     return Call("Bcast_c", (buffer.data_ptr(), size_of(buffer), BYTE, root), (buffer,), finish)
 
 
-def allreduce(tensor: torch.Tensor, operation, processes: int) -> Call:
-    how = reduction(operation, tensor.dtype, processes)
-    if not how.copies and is_direct(tensor):
-        finish = None if how.divisor == 1 else lambda: how.after(tensor.detach())
-        return Call(
-            "Allreduce_c",
-            (mpi.IN_PLACE, tensor.data_ptr(), tensor.numel(), how.datatype, how.operation),
-            (tensor,),
-            finish,
-        )
-    buffer = input_of(how.before(tensor.detach()))
-
-    def finish() -> None:
-        how.after(buffer)
-        tensor.detach().copy_(buffer)
-
-    return Call(
-        "Allreduce_c", (mpi.IN_PLACE, buffer.data_ptr(), buffer.numel(), how.datatype, how.operation), (buffer,), finish
-    )
+def allreduce(tensor: torch.Tensor, operation, library) -> Call:
+    how = reduction(operation, tensor.dtype, library)
+    buffer, finish = tensor, None
+    if how.wider is not None or not is_direct(tensor):
+        buffer = input_of(how.before(tensor.detach()))
+        finish = lambda: tensor.detach().copy_(buffer)  # noqa: E731
+    arguments = (mpi.IN_PLACE, buffer.data_ptr(), buffer.numel(), how.datatype, how.operation)
+    return Call("Allreduce_c", arguments, (buffer, *how.keep), finish)
 
 
-def reduce(tensor: torch.Tensor, operation, root: int, rank: int, processes: int) -> Call:
+def reduce(tensor: torch.Tensor, operation, root: int, rank: int, library) -> Call:
     """The tensors of processes other than the root do not change."""
-    how = reduction(operation, tensor.dtype, processes)
+    how = reduction(operation, tensor.dtype, library)
     source = input_of(how.before(tensor.detach()))
+    keep = (source, *how.keep)
     if rank != root:
-        return Call("Reduce_c", (source.data_ptr(), None, source.numel(), how.datatype, how.operation, root), (source,))
+        return Call("Reduce_c", (source.data_ptr(), None, source.numel(), how.datatype, how.operation, root), keep)
     buffer = torch.empty_like(source)
-
-    def finish() -> None:
-        how.after(buffer)
-        tensor.detach().copy_(buffer)
-
     arguments = (source.data_ptr(), buffer.data_ptr(), source.numel(), how.datatype, how.operation, root)
-    return Call("Reduce_c", arguments, (source, buffer), finish)
+    return Call("Reduce_c", arguments, (*keep, buffer), lambda: tensor.detach().copy_(buffer))
 
 
 def allgather(output: torch.Tensor, source: torch.Tensor, processes: int) -> Call:
@@ -189,42 +174,33 @@ def scatter(output: torch.Tensor, sources, root: int, rank: int, processes: int)
     return Call("Scatter_c", arguments, (source, buffer), finish)
 
 
-def reduce_scatter(output: torch.Tensor, source: torch.Tensor, operation, processes: int) -> Call:
+def reduce_scatter(output: torch.Tensor, source: torch.Tensor, operation, processes: int, library) -> Call:
     check_elements("reduce_scatter", source, output, processes)
-    how = reduction(operation, source.dtype, processes)
+    how = reduction(operation, source.dtype, library)
     source = input_of(how.before(source.detach()))
     direct = is_direct(output) and how.wider is None
     buffer = output if direct else torch.empty(output.shape, dtype=source.dtype, device=source.device)
-
-    def finish() -> None:
-        how.after(buffer.detach())
-        if not direct:
-            output.detach().copy_(buffer)
-
     source = apart(source, buffer)
     arguments = (source.data_ptr(), buffer.data_ptr(), buffer.numel(), how.datatype, how.operation)
-    return Call("Reduce_scatter_block_c", arguments, (source, buffer), None if direct and how.divisor == 1 else finish)
+    finish = None if direct else lambda: output.detach().copy_(buffer)
+    return Call("Reduce_scatter_block_c", arguments, (source, buffer, *how.keep), finish)
 
 
-def reduce_scatter_list(output: torch.Tensor, sources, operation, rank: int, processes: int) -> Call:
+def reduce_scatter_list(output: torch.Tensor, sources, operation, rank: int, processes: int, library) -> Call:
     """The results of the processes may have different sizes."""
     check_same((output, *sources))
     if len(sources) != processes:
         raise ValueError(f"reduce_scatter: {len(sources)} input tensors for {processes} processes")
     check_own("reduce_scatter", sources[rank], output)
     if all(tensor.numel() == output.numel() for tensor in sources):
-        return reduce_scatter(output, flat(sources), operation, processes)
-    how = reduction(operation, output.dtype, processes)
+        return reduce_scatter(output, flat(sources), operation, processes, library)
+    how = reduction(operation, output.dtype, library)
     source = how.before(flat(sources))
     buffer = torch.empty(output.numel(), dtype=source.dtype, device=source.device)
-
-    def finish() -> None:
-        how.after(buffer)
-        output.detach().copy_(buffer.view(output.shape))
-
     counts, _ = layout([tensor.numel() for tensor in sources])
     arguments = (source.data_ptr(), buffer.data_ptr(), counts, how.datatype, how.operation)
-    return Call("Reduce_scatter_c", arguments, (source, buffer), finish)
+    finish = lambda: output.detach().copy_(buffer.view(output.shape))  # noqa: E731
+    return Call("Reduce_scatter_c", arguments, (source, buffer, *how.keep), finish)
 
 
 def alltoall(output: torch.Tensor, source: torch.Tensor, output_sizes, input_sizes, processes: int) -> Call:

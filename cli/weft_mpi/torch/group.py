@@ -13,9 +13,10 @@ import torch
 import torch._C._distributed_c10d as c10d
 from torch.distributed import DistBackendError, ProcessGroup
 
-from weft_mpi.torch import collectives, monitored, mpi, sparse
+from weft_mpi import mpi
+from weft_mpi.job import Job
+from weft_mpi.torch import collectives, monitored, sparse
 from weft_mpi.torch.collectives import Call
-from weft_mpi.torch.job import Job
 from weft_mpi.torch.options import one, row, with_options
 from weft_mpi.torch.work import NO_TIME, Work, service, synchronize
 
@@ -185,17 +186,17 @@ class WeftGroup(ProcessGroup):
         tensor = one(tensors)
         if tensor.is_sparse:
             return sparse.allreduce(self, tensor, opts)
-        return self.run("all_reduce", [collectives.allreduce(tensor, opts.reduceOp, self.processes)], opts, [tensor])
+        return self.run("all_reduce", [collectives.allreduce(tensor, opts.reduceOp, self.library)], opts, [tensor])
 
     @with_options(c10d.AllreduceCoalescedOptions, 1)
     def allreduce_coalesced(self, tensors, opts):
-        calls = [collectives.allreduce(tensor, opts.reduceOp, self.processes) for tensor in tensors]
+        calls = [collectives.allreduce(tensor, opts.reduceOp, self.library) for tensor in tensors]
         return self.run("all_reduce_coalesced", calls, opts, tensors)
 
     @with_options(c10d.ReduceOptions, 1)
     def reduce(self, tensors, opts):
         tensor = one(tensors)
-        call = collectives.reduce(tensor, opts.reduceOp, opts.rootRank, self.number, self.processes)
+        call = collectives.reduce(tensor, opts.reduceOp, opts.rootRank, self.number, self.library)
         return self.run("reduce", [call], opts, [tensor])
 
     @with_options(c10d.AllgatherOptions, 2)
@@ -244,18 +245,20 @@ class WeftGroup(ProcessGroup):
     @with_options(c10d.ReduceScatterOptions, 2)
     def reduce_scatter(self, output_tensors, input_tensors, opts):
         output, sources = one(output_tensors), row(input_tensors)
-        call = collectives.reduce_scatter_list(output, sources, opts.reduceOp, self.number, self.processes)
+        call = collectives.reduce_scatter_list(
+            output, sources, opts.reduceOp, self.number, self.processes, self.library
+        )
         return self.run("reduce_scatter", [call], opts, [output])
 
     @with_options(c10d.ReduceScatterOptions, 2)
     def reduce_scatter_single(self, output, source, opts):
-        call = collectives.reduce_scatter(output, source, opts.reduceOp, self.processes)
+        call = collectives.reduce_scatter(output, source, opts.reduceOp, self.processes, self.library)
         return self.run("reduce_scatter_tensor", [call], opts, [output])
 
     @with_options(c10d.ReduceScatterOptions, 2)
     def reduce_scatter_single_coalesced(self, outputs, sources, opts):
         calls = [
-            collectives.reduce_scatter(output, source, opts.reduceOp, self.processes)
+            collectives.reduce_scatter(output, source, opts.reduceOp, self.processes, self.library)
             for output, source in zip(outputs, sources)
         ]
         return self.run("reduce_scatter_tensor_coalesced", calls, opts, outputs)

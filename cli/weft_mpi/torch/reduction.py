@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Reduction: torch's operations and element types as those of MPI. Sums that torch scales (AVG, PREMUL_SUM), and types that MPI
-# does not have, are computed by a step before and a step after the call.
+# Reduction: torch's operations and element types as those of MPI. Types that MPI does not have, and the mean of 8-bit types,
+# are reduced in another type, to which the tensor is converted before the call.
 from __future__ import annotations
 
+import ctypes
 import functools
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import torch
 from torch.distributed import ReduceOp
 
 SUM, MIN, MAX, PROD, BAND, BOR, BXOR, LAND, LOR, LXOR = 33, 34, 35, 36, 40, 41, 42, 48, 49, 50
+AVG = 62  # MPIX_AVG of weft.h
 BYTE, C_BOOL = 583, 568
 TYPES = {
     torch.uint8: 577,  # MPI_UINT8_T
@@ -24,19 +26,19 @@ TYPES = {
     torch.float64: 532,
     torch.float16: 0x24A,  # MPIX_C_FLOAT16 of weft.h
     torch.bfloat16: 0x24B,  # MPIX_BFLOAT16
+    torch.complex32: 0x2D3,  # MPI_COMPLEX4
     torch.complex64: 530,
     torch.complex128: 534,
     torch.bool: C_BOOL,
 }
-WIDER = {  # types that are reduced in another one
-    getattr(torch, name): torch.float32
-    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
-    if hasattr(torch, name)
+FP8 = {"float8_e4m3fn": 0x242, "float8_e5m2": 0x246}  # MPIX_FLOAT8_E4M3, MPIX_FLOAT8_E5M2
+TYPES.update({getattr(torch, name): code for name, code in FP8.items() if hasattr(torch, name)})
+WIDER = {  # types that MPI does not have
+    getattr(torch, name): torch.float32 for name in ("float8_e4m3fnuz", "float8_e5m2fnuz") if hasattr(torch, name)
 }
-WIDER[torch.complex32] = torch.complex64
 OPERATIONS = {
     ReduceOp.SUM: SUM,
-    ReduceOp.AVG: SUM,
+    ReduceOp.AVG: AVG,
     ReduceOp.PREMUL_SUM: SUM,
     ReduceOp.PRODUCT: PROD,
     ReduceOp.MIN: MIN,
@@ -48,47 +50,42 @@ OPERATIONS = {
 LOGICAL = {SUM: LOR, MAX: LOR, BOR: LOR, PROD: LAND, MIN: LAND, BAND: LAND, BXOR: LXOR}
 
 
-class Reduction(NamedTuple):
-    """How one reduction is computed. wider: the type in which the elements are sent, or None for their own."""
+class PremulSum:
+    """An operation of MPIX_Op_create_premul_sum, an argument of calls through ctypes. factor: a tensor of one element."""
 
-    operation: int
+    def __init__(self, library, factor: torch.Tensor, datatype: int) -> None:
+        self.library, self._as_parameter_ = library, ctypes.c_void_p()
+        library.check(library.Op_create_premul_sum(factor.data_ptr(), datatype, ctypes.byref(self._as_parameter_)))
+
+    def __del__(self) -> None:
+        if self._as_parameter_.value:
+            self.library.Op_free(ctypes.byref(self._as_parameter_))
+
+
+class Reduction(NamedTuple):
+    """How one reduction is computed. operation: a handle of MPI; wider: the type in which the elements are sent, or None for
+    their own; keep: tensors that must live until the call is complete."""
+
+    operation: object
     datatype: int
     wider: torch.dtype | None
-    factor: float | torch.Tensor | None
-    divisor: int
-
-    @property
-    def copies(self) -> bool:
-        """Whether before() returns a new tensor."""
-        return self.wider is not None or self.factor is not None
+    keep: tuple = ()
 
     def before(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns the elements to reduce."""
         if self.wider is not None:
             tensor = tensor.to(self.wider)
-        if self.factor is not None:
-            factor = self.factor
-            tensor = tensor * (factor.reshape(()).to(tensor) if isinstance(factor, torch.Tensor) else factor)
         assert TYPES[tensor.dtype] == self.datatype, tensor.dtype
         return tensor
 
-    def after(self, tensor: torch.Tensor) -> None:
-        """Finishes the reduced elements in place."""
-        if self.divisor == 1:
-            return
-        if tensor.is_floating_point() or tensor.is_complex():
-            tensor.div_(self.divisor)
-        else:
-            tensor.div_(self.divisor, rounding_mode="trunc")
-
 
 @functools.cache
-def plain(kind, dtype: torch.dtype, size: int) -> Reduction:
+def plain(kind, dtype: torch.dtype) -> Reduction:
     """Returns the reduction by an operation without a factor."""
     code = OPERATIONS.get(kind)
     wider = WIDER.get(dtype)
-    if kind == ReduceOp.AVG and dtype is torch.float16:
-        wider = torch.float32  # their sum may exceed the largest number
+    if kind == ReduceOp.AVG and dtype.is_floating_point and dtype.itemsize == 1:
+        wider = torch.float32  # few bits would be left of terms that are divided
     datatype = TYPES.get(wider or dtype)
     if code is None or datatype is None:
         raise ValueError(f"weft cannot reduce {dtype} by {kind}")
@@ -98,11 +95,17 @@ def plain(kind, dtype: torch.dtype, size: int) -> Reduction:
         code = LOGICAL[code]
     if kind == ReduceOp.PREMUL_SUM and not (dtype.is_floating_point or dtype.is_complex):
         raise ValueError(f"weft cannot reduce {dtype} by {kind}: convert the tensor to a floating-point type")
-    return Reduction(code, datatype, wider, None, size if kind == ReduceOp.AVG else 1)
+    return Reduction(code, datatype, wider)
 
 
-def reduction(operation: ReduceOp, dtype: torch.dtype, size: int) -> Reduction:
-    """Returns the reduction of elements of this type over `size` processes. Raises ValueError if there is none."""
+def reduction(operation: ReduceOp, dtype: torch.dtype, library) -> Reduction:
+    """Returns the reduction of elements of this type. Raises ValueError if there is none."""
     kind = operation.op
-    how = plain(kind, dtype, size)
-    return how._replace(factor=operation.__getstate__()[1]) if kind == ReduceOp.PREMUL_SUM else how
+    how = plain(kind, dtype)
+    if kind != ReduceOp.PREMUL_SUM:
+        return how
+    factor = operation.__getstate__()[1]
+    if not isinstance(factor, torch.Tensor):
+        factor = torch.tensor(factor)
+    factor = factor.reshape(()).to(how.wider or dtype).contiguous()
+    return how._replace(operation=PremulSum(library, factor, how.datatype), keep=(factor,))

@@ -14,7 +14,7 @@ from datetime import timedelta
 import torch
 from torch._C._distributed_c10d import Work as BaseWork
 
-from weft_mpi.torch import mpi
+from weft_mpi import mpi
 
 SHORTEST_POLL, LONGEST_POLL = 20e-6, 1e-3  # seconds between two polls of operations in progress
 NO_TIME = timedelta(0)

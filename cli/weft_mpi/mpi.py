@@ -79,6 +79,8 @@ FUNCTIONS = {
     "MPI_Test": "PPP",
     "MPI_Error_class": "iP",
     "MPI_Get_library_version": "pP",
+    "MPI_Op_free": "P",
+    "MPIX_Op_create_premul_sum": "phP",
     "MPIX_Comm_revoke": "h",
     "MPIX_Comm_get_failed": "hP",
     "MPIX_Last_error_message": "piP",

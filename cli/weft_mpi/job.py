@@ -9,7 +9,7 @@ import ctypes
 import threading
 import uuid
 
-from weft_mpi.torch import mpi
+from weft_mpi import mpi
 
 STATE_KEY, NAME_KEY, PLACE_KEY, VALUE_KEY = "weft/state", "weft/name", "weft/place", "weft/value"
 NEW = b"new"
