@@ -38,3 +38,13 @@ if(launcher)
   weft_group(mpiexec)
   weft_portable(mpiexec)
 endif()
+
+# Loaded by weft_mpi.jax. It finds the library in its own folder, or in the process.
+add_library(weft_jax MODULE ${CMAKE_SOURCE_DIR}/src/jax/handlers.cpp)
+target_compile_features(weft_jax PRIVATE cxx_std_20)
+set_target_properties(weft_jax PROPERTIES BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "\$ORIGIN" CXX_VISIBILITY_PRESET hidden)
+target_include_directories(weft_jax PRIVATE ${CMAKE_SOURCE_DIR}/src)
+target_link_libraries(weft_jax PRIVATE mpi_abi ${CMAKE_DL_LIBS})
+target_link_options(weft_jax PRIVATE -static-libstdc++ -static-libgcc LINKER:--exclude-libs,ALL)
+weft_cold(weft_jax)
+weft_portable(weft_jax)

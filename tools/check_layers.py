@@ -14,7 +14,13 @@ import sys
 
 SOURCES = (".cpp", ".hpp", ".cu", ".cuh", ".h", ".inc")
 # Programs and libraries of their own, which are no layers: folder -> folders that it may include.
-OWN = {"mpiexec": {"base", "launch"}, "debugger": set(), "fortran": {"api"}, "compat": {"api", "datatype"}}
+OWN = {
+    "mpiexec": {"base", "launch"},
+    "debugger": set(),
+    "jax": set(),
+    "fortran": {"api"},
+    "compat": {"api", "datatype"},
+}
 
 
 def read_table(cmake_lists):

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The handlers of weft_mpi.jax: XLA calls them for the collectives of a compiled function, on host memory or,
+// in the order of its stream, on GPU memory. Threading: any thread of XLA, one call of a communicator at a
+// time (the ordered effect).
+#include <dlfcn.h>
+#include <mpi.h>
+#include <weft.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+
+#include "jax/ffi.hpp"
+
+namespace weft::jax {
+namespace {
+
+using ffi::Array;
+using ffi::Frame;
+
+/// The communicators of this process, in the order in which it has made them: compiled functions contain
+/// indices, which are the same in every run, and may be kept in a cache.
+constexpr int kMaxCommunicators = 4096;
+
+struct State {
+  std::atomic<MPI_Comm> communicators[kMaxCommunicators];
+  std::atomic<int> used{0};
+  std::atomic<int64_t> stream_waits{0};
+};
+State& state() {
+  static State all;
+  return all;
+}
+
+ffi::Error* fail(const Frame& frame, const std::string& message, int32_t code) {
+  ffi::CreateError arguments{sizeof arguments, nullptr, message.c_str(), code};
+  return frame.api->create_error(&arguments);
+}
+
+/// The error of an MPI call of this thread; null if it has succeeded.
+ffi::Error* outcome(const Frame& frame, int code) {
+  if (code == MPI_SUCCESS) return nullptr;
+  char text[4096];
+  MPIX_Last_error_message(text, sizeof text, nullptr);
+  return fail(frame, text, ffi::kInternal);
+}
+
+MPI_Datatype datatype_of(ffi::Type type) {
+  switch (type) {
+    case ffi::kPred:
+      return MPI_C_BOOL;
+    case ffi::kS8:
+      return MPI_INT8_T;
+    case ffi::kS16:
+      return MPI_INT16_T;
+    case ffi::kS32:
+      return MPI_INT32_T;
+    case ffi::kS64:
+      return MPI_INT64_T;
+    case ffi::kU8:
+      return MPI_UINT8_T;
+    case ffi::kU16:
+      return MPI_UINT16_T;
+    case ffi::kU32:
+      return MPI_UINT32_T;
+    case ffi::kU64:
+      return MPI_UINT64_T;
+    case ffi::kF16:
+      return MPIX_C_FLOAT16;
+    case ffi::kBF16:
+      return MPIX_BFLOAT16;
+    case ffi::kF32:
+      return MPI_FLOAT;
+    case ffi::kF64:
+      return MPI_DOUBLE;
+    case ffi::kC64:
+      return MPI_C_FLOAT_COMPLEX;
+    case ffi::kC128:
+      return MPI_C_DOUBLE_COMPLEX;
+    case ffi::kF8E4M3FN:
+      return MPIX_FLOAT8_E4M3;
+    case ffi::kF8E5M2:
+      return MPIX_FLOAT8_E5M2;
+    case ffi::kToken:
+      break;
+  }
+  return MPI_DATATYPE_NULL;
+}
+
+MPI_Count elements(const Array& array) {
+  MPI_Count count = 1;
+  for (int64_t i = 0; i < array.rank; ++i) count *= array.dimensions[i];
+  return count;
+}
+
+/// The first array that is no token; null if there is none.
+const Array* first(const ffi::Arrays& arrays) {
+  for (int64_t i = 0; i < arrays.count; ++i) {
+    const auto* array = static_cast<const Array*>(arrays.values[i]);
+    if (arrays.kinds[i] == ffi::kArrayKind && array->type != ffi::kToken) return array;
+  }
+  return nullptr;
+}
+
+/// A function of a library that this process may have loaded; null if it has not.
+template <class Function>
+Function find(const char* library, const char* name) {
+  void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+  return handle == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(handle, name));
+}
+
+constexpr char kDriver[] = "libcuda.so.1";
+
+/// One call: its arguments, checked.
+class Call {
+ public:
+  enum class Memory : uint8_t { host, gpu };
+
+  Call(const Frame& frame, Memory memory) : frame_(frame), memory_(memory) {
+    const int64_t index = attribute("comm");
+    comm_ = index >= 0 && index < state().used.load(std::memory_order_acquire)
+                ? state().communicators[index].load(std::memory_order_relaxed)
+                : MPI_COMM_NULL;
+    if (comm_ == MPI_COMM_NULL)
+      refuse("weft_mpi.jax: the function was compiled for communicator number " + std::to_string(index) +
+             ", which this process has not made");
+    else
+      find_arrays();
+    if (memory == Memory::gpu && !refused()) enter_stream();
+  }
+
+  [[nodiscard]] bool refused() const { return error_ != nullptr; }
+  [[nodiscard]] ffi::Error* error() const { return error_; }
+  [[nodiscard]] MPI_Comm comm() const { return comm_; }
+  [[nodiscard]] MPI_Datatype type() const { return type_; }
+  [[nodiscard]] void* in() const { return in_->data; }
+  [[nodiscard]] void* out() const { return out_->data; }
+  [[nodiscard]] MPI_Count in_count() const { return elements(*in_); }
+  [[nodiscard]] MPI_Count out_count() const { return elements(*out_); }
+  [[nodiscard]] MPI_Count in_bytes() const { return in_count() * bytes_; }
+  [[nodiscard]] MPI_Count out_bytes() const { return out_count() * bytes_; }
+  [[nodiscard]] ffi::Error* end(int code) const { return outcome(frame_, code); }
+
+  /// An attribute that is a number of 64 bits; -1 if it is absent.
+  [[nodiscard]] int64_t attribute(const char* name) const {
+    const ffi::Attributes& all = frame_.attributes;
+    for (int64_t i = 0; i < all.count; ++i) {
+      const ffi::Text& text = *all.names[i];
+      if (text.length != std::strlen(name) || std::memcmp(text.data, name, text.length) != 0) continue;
+      const auto* scalar = static_cast<const ffi::Scalar*>(all.values[i]);
+      if (all.kinds[i] != ffi::kScalarKind || scalar->type != ffi::kS64) return -1;
+      int64_t value = 0;
+      std::memcpy(&value, scalar->value, sizeof value);
+      return value;
+    }
+    return -1;
+  }
+  [[nodiscard]] int number(const char* name) const { return static_cast<int>(attribute(name)); }
+  [[nodiscard]] MPI_Op op() const {
+    return reinterpret_cast<MPI_Op>(static_cast<uintptr_t>(attribute("op")));
+  }
+
+  /// Sets the result to zero.
+  ffi::Error* clear() const {
+    const auto bytes = static_cast<size_t>(out_bytes());
+    if (memory_ == Memory::host) {
+      std::memset(out(), 0, bytes);
+      return nullptr;
+    }
+    using Set = int (*)(uint64_t, unsigned char, size_t, void*);
+    const auto set = find<Set>(kDriver, "cuMemsetD8Async");
+    if (set == nullptr || set(reinterpret_cast<uint64_t>(out()), 0, bytes, stream_) != 0)
+      return fail(frame_, "weft_mpi.jax: the result of a process without a source cannot be cleared",
+                  ffi::kInternal);
+    return nullptr;
+  }
+
+ private:
+  void refuse(const std::string& message) { error_ = fail(frame_, message, ffi::kInvalidArgument); }
+
+  void find_arrays() {
+    in_ = first(frame_.operands);
+    out_ = first(frame_.results);
+    if ((in_ == nullptr) != (out_ == nullptr)) return refuse("weft_mpi.jax: an array is missing");
+    if (in_ == nullptr) return;  // a barrier
+    type_ = datatype_of(in_->type);
+    int bytes = 0;
+    if (type_ == MPI_DATATYPE_NULL || in_->type != out_->type || MPI_Type_size(type_, &bytes) != MPI_SUCCESS)
+      return refuse("weft_mpi.jax: MPI has no datatype for XLA's element type " + std::to_string(in_->type));
+    bytes_ = bytes;
+  }
+
+  /// Makes the calls of MPI follow XLA's stream: in its order where the library can, else after it.
+  void enter_stream() {
+    ffi::GetStream arguments{sizeof arguments, nullptr, frame_.context, nullptr};
+    error_ = frame_.api->get_stream(&arguments);
+    if (refused()) return;
+    stream_ = arguments.stream;
+    using SetStream = int (*)(MPI_Comm, void*);
+    static const auto set_stream = find<SetStream>("libmpi_abi.so.1", "MPIX_Comm_set_stream");
+    if (set_stream != nullptr) {
+      error_ = outcome(frame_, set_stream(comm_, stream_));
+      return;
+    }
+    using Synchronize = int (*)(void*);
+    static const auto synchronize = find<Synchronize>(kDriver, "cuStreamSynchronize");
+    state().stream_waits.fetch_add(1, std::memory_order_relaxed);
+    if (synchronize == nullptr || synchronize(stream_) != 0)
+      refuse("weft_mpi.jax: XLA's stream cannot be synchronised");
+  }
+
+  const Frame& frame_;
+  const Memory memory_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  const Array* in_ = nullptr;
+  const Array* out_ = nullptr;
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+  MPI_Count bytes_ = 0;
+  void* stream_ = nullptr;
+  ffi::Error* error_ = nullptr;
+};
+
+ffi::Error* allreduce(const Call& call) {
+  const void* from = call.in() == call.out() ? MPI_IN_PLACE : call.in();
+  return call.end(MPI_Allreduce_c(from, call.out(), call.in_count(), call.type(), call.op(), call.comm()));
+}
+
+ffi::Error* reduce_scatter(const Call& call) {
+  return call.end(MPI_Reduce_scatter_block_c(call.in(), call.out(), call.out_count(), call.type(), call.op(),
+                                             call.comm()));
+}
+
+ffi::Error* allgather(const Call& call) {
+  const MPI_Count bytes = call.in_bytes();
+  return call.end(MPI_Allgather_c(call.in(), bytes, MPI_BYTE, call.out(), bytes, MPI_BYTE, call.comm()));
+}
+
+ffi::Error* alltoall(const Call& call) {
+  int size = 1;
+  MPI_Comm_size(call.comm(), &size);
+  const MPI_Count bytes = call.in_bytes() / size;
+  return call.end(MPI_Alltoall_c(call.in(), bytes, MPI_BYTE, call.out(), bytes, MPI_BYTE, call.comm()));
+}
+
+/// The operand and the result are the same buffer (operand_output_aliases).
+ffi::Error* bcast(const Call& call) {
+  return call.end(MPI_Bcast_c(call.out(), call.out_bytes(), MPI_BYTE, call.number("root"), call.comm()));
+}
+
+/// A negative number: no process.
+int process(const Call& call, const char* name) {
+  const int rank = call.number(name);
+  return rank < 0 ? MPI_PROC_NULL : rank;
+}
+
+ffi::Error* sendrecv(const Call& call) {
+  const int source = process(call, "source");
+  if (source == MPI_PROC_NULL)
+    if (ffi::Error* failed = call.clear(); failed != nullptr) return failed;
+  return call.end(MPI_Sendrecv_c(call.in(), call.in_bytes(), MPI_BYTE, process(call, "dest"),
+                                 call.number("sendtag"), call.out(), call.out_bytes(), MPI_BYTE, source,
+                                 call.number("recvtag"), call.comm(), MPI_STATUS_IGNORE));
+}
+
+ffi::Error* barrier(const Call& call) { return call.end(MPI_Barrier(call.comm())); }
+
+/// Answers XLA's question for the version of the interface.
+void describe(const Frame& frame, ffi::Metadata& metadata) {
+  const ffi::Version& known = frame.api->version;
+  metadata.version.major = ffi::kMajor;
+  metadata.version.minor =
+      known.major == ffi::kMajor && known.minor < ffi::kMinor ? known.minor : ffi::kMinor;
+  metadata.traits = 0;
+}
+
+template <Call::Memory memory>
+ffi::Error* handle(Frame* frame, ffi::Error* (*run)(const Call&)) {
+  if (frame->extensions != nullptr && frame->extensions->type == ffi::kMetadataExtension) {
+    describe(*frame, *reinterpret_cast<ffi::MetadataExtension*>(frame->extensions)->metadata);
+    return nullptr;
+  }
+  if (frame->stage != ffi::Stage::execute) return nullptr;
+  const Call call(*frame, memory);
+  return call.refused() ? call.error() : run(call);
+}
+
+}  // namespace
+}  // namespace weft::jax
+
+#define WEFT_EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+#define WEFT_X(name)                                                     \
+  WEFT_EXPORT void* weft_jax_##name(void* frame) {                       \
+    using namespace weft::jax;                                           \
+    return handle<Call::Memory::host>(static_cast<Frame*>(frame), name); \
+  }                                                                      \
+  WEFT_EXPORT void* weft_jax_##name##_gpu(void* frame) {                 \
+    using namespace weft::jax;                                           \
+    return handle<Call::Memory::gpu>(static_cast<Frame*>(frame), name);  \
+  }
+WEFT_X(allreduce)
+WEFT_X(reduce_scatter)
+WEFT_X(allgather)
+WEFT_X(alltoall)
+WEFT_X(bcast)
+WEFT_X(sendrecv)
+WEFT_X(barrier)
+#undef WEFT_X
+
+/// Returns the number of a communicator for the attribute "comm"; -1 if there are too many. By one thread at
+/// a time.
+WEFT_EXPORT int weft_jax_add_communicator(void* comm) {
+  weft::jax::State& state = weft::jax::state();
+  const int index = state.used.load(std::memory_order_relaxed);
+  if (index == weft::jax::kMaxCommunicators) return -1;
+  state.communicators[index].store(static_cast<MPI_Comm>(comm), std::memory_order_relaxed);
+  state.used.store(index + 1, std::memory_order_release);
+  return index;
+}
+
+/// Forgets all communicators: later calls of compiled functions end with an error.
+WEFT_EXPORT void weft_jax_forget_communicators() {
+  weft::jax::State& state = weft::jax::state();
+  for (int i = 0; i < state.used.load(std::memory_order_relaxed); ++i)
+    state.communicators[i].store(MPI_COMM_NULL, std::memory_order_relaxed);
+}
+
+/// Returns how often a call has waited for XLA's stream, since the library has no calls in its order.
+WEFT_EXPORT int64_t weft_jax_stream_waits() {
+  return weft::jax::state().stream_waits.load(std::memory_order_relaxed);
+}
+
+}  // extern "C"
