@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Extension modules that use mpi4py, compiled with Weft's mpicc, as docs/pytorch.md says: they work beside mpi4py that mpicc has
 # compiled, too, and say what is wrong beside mpi4py's wheel of PyPI, whose handles are MPICH's.
-# usage: extensions.py BUILT WHEEL [FOLDER]; FOLDER: also mpi4jax, in an environment there. Status 77 without mpi4py or JAX.
+# usage: extensions.py BUILT WHEEL [FOLDER]; FOLDER: mpi4jax and its own tests instead, in an environment there. Status 77
+# without mpi4py or JAX.
+import glob
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -50,13 +53,38 @@ def run(code, folder, *paths, python=sys.executable, **variables):
     return done.stdout.splitlines()
 
 
+def suite(folder, work, environment):
+    """Runs mpi4jax's own tests, of its source distribution, with 1 and 2 processes; returns the failures as a text."""
+    python = os.path.join(folder, "bin", "python")
+    version = subprocess.run([python, "-c", "import mpi4jax; print(mpi4jax.__version__)"], env=environment, text=True,
+                             capture_output=True, check=True).stdout.split()[-1]  # fmt: skip
+    command = [python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "--no-build-isolation", "-d", work,
+               f"mpi4jax=={version}"]  # fmt: skip
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    (archive,) = glob.glob(os.path.join(work, "mpi4jax-*.tar.gz"))
+    subprocess.run(["tar", "-xf", archive, "-C", work], check=True)
+    failures = ""
+    for processes in (1, 2):
+        command = [os.path.join(BIN, "mpiexec"), "-n", str(processes), python, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                   "tests"]  # fmt: skip
+        done = subprocess.run(command, env=environment, cwd=archive[: -len(".tar.gz")], text=True, timeout=1500,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # fmt: skip
+        counts = re.findall(r"^.*\bpassed\b.*$", done.stdout, re.MULTILINE)
+        print(f"mpi4jax {version}, {processes} processes: {'; '.join(counts)}")
+        if done.returncode != 0 or len(counts) != processes:
+            failures += done.stdout
+    return failures
+
+
 def mpi4jax(folder):
-    """Builds mpi4py and mpi4jax in an environment, and runs a program with both."""
+    """Builds mpi4py and mpi4jax in an environment; runs a program with both, and mpi4jax's tests."""
     pip = os.path.join(folder, "bin", "pip")
     if not os.path.exists(pip):
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    environment = {**os.environ, "PATH": BIN + os.pathsep + os.environ["PATH"]}
-    for packages in (["jax", "numpy", "cython", "nanobind", "setuptools", "wheel"], ["--no-binary", "mpi4py", "mpi4py==4.1.2"],
+    environment = {**os.environ, "PATH": BIN + os.pathsep + os.environ["PATH"], "JAX_PLATFORMS": "cpu",
+                   "MPI4JAX_NO_WARN_JAX_VERSION": "1"}  # fmt: skip
+    for packages in (["jax", "numpy", "cython", "nanobind", "setuptools", "wheel", "pytest"],
+                     ["--no-binary", "mpi4py", "mpi4py==4.1.2"],
                      ["--no-build-isolation", "--no-binary", "mpi4jax", "mpi4jax"]):  # fmt: skip
         command = [pip, "install", "-q", "--disable-pip-version-check", "--no-cache-dir", *packages]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -65,18 +93,21 @@ def mpi4jax(folder):
             return SKIPPED
     with tempfile.TemporaryDirectory() as work:
         printed = run(JAX, work, python=os.path.join(folder, "bin", "python"), JAX_PLATFORMS="cpu")
-    if printed != ["9.0"] * 2:
-        raise SystemExit(f"mpi4jax: {printed}")
+        if printed != ["9.0"] * 2:
+            raise SystemExit(f"mpi4jax: {printed}")
+        failures = suite(folder, work, environment)
+    if failures:
+        raise SystemExit(failures)
     return 0
 
 
 def main():
     built, wheel = sys.argv[1:3]
+    if len(sys.argv) > 3:
+        return mpi4jax(sys.argv[3])
     if not os.path.isdir(os.path.join(built, "mpi4py")):
         print("skipped: mpi4py is not built")
         return SKIPPED
-    if len(sys.argv) > 3:
-        return mpi4jax(sys.argv[3])
     with tempfile.TemporaryDirectory() as folder:
         includes = ["-I" + sysconfig.get_path("include"), "-I" + os.path.join(built, "mpi4py", "include")]
         module = os.path.join(folder, "extension.so")

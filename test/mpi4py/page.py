@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# The blocks of docs/python.md that need packages: ipyparallel of PyPI in an environment that is kept, and Debian's parallel h5py,
+# unpacked into a folder. usage: page.py PREFIX FOLDER. Status 77 without the packages.
+import glob
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.normpath(os.path.join(HERE, "..", ".."))
+SKIPPED = 77
+PREFIX, FOLDER = (os.path.abspath(folder) for folder in sys.argv[1:3])
+DEBIAN = ["python3-h5py-mpi", "python3-mpi4py"]
+
+
+def page_blocks():
+    spec = importlib.util.spec_from_file_location("blocks", os.path.join(SOURCE, "tools", "docs", "blocks.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    path = os.path.join(SOURCE, "docs", "python.md")
+    with open(path, encoding="utf-8") as file:
+        return module.parse(file.read(), path)
+
+
+def environment():
+    """Returns the variables of an environment with ipyparallel; None if it can't be installed."""
+    folder = os.path.join(FOLDER, "environment")
+    if not os.path.exists(os.path.join(folder, "bin", "pip")):
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    command = [os.path.join(folder, "bin", "pip"), "install", "-q", "--disable-pip-version-check", "ipyparallel", "mpi4py",
+               "numpy"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(f"skipped: ipyparallel can't be installed: {done.stderr.strip()[-300:]}")
+        return None
+    return {"PATH": os.pathsep.join([os.path.join(PREFIX, "bin"), os.path.join(folder, "bin"), os.environ["PATH"]])}
+
+
+def debian():
+    """Returns the variables of Debian's packages, unpacked; None if they can't be had."""
+    archives, root = os.path.join(FOLDER, "archives"), os.path.join(FOLDER, "debian")
+    os.makedirs(os.path.join(archives, "partial"), exist_ok=True)
+    options = [
+        "-qq",
+        "-y",
+        "-o",
+        "Dir::Cache::archives=" + archives,
+        "-o",
+        "Debug::NoLocking=1",
+        "--no-install-recommends",
+    ]
+    command = ["apt-get", *options, "--download-only", "install", *DEBIAN]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        done = None
+    if done is None or done.returncode != 0 or not os.path.exists("/usr/bin/python3"):
+        print("skipped: Debian's parallel h5py can't be had" + (": " + done.stderr.strip()[-200:] if done else ""))
+        return None
+    for archive in glob.glob(os.path.join(archives, "*.deb")):
+        subprocess.run(["dpkg", "-x", archive, root], check=True)
+    libraries = [folder for folder, _, files in os.walk(root) if any(".so" in name for name in files)]
+    return {"PATH": os.pathsep.join([os.path.join(PREFIX, "bin"), os.environ["PATH"]]),
+            "LD_LIBRARY_PATH": os.pathsep.join(folder for folder in libraries if "python" not in folder),
+            "PYTHONPATH": os.path.join(root, "usr", "lib", "python3", "dist-packages")}  # fmt: skip
+
+
+def main():
+    found = page_blocks()
+    commands = [line for block in found if block.mark == "tested" and block.value == "test/mpi4py/page.py"
+                for line in block.text.splitlines() if not line.startswith(("pip ", "sudo "))]  # fmt: skip
+    expected = {
+        "python engines.py": ("[3.0, 3.0]", environment),
+        "mpiexec -n 2 /usr/bin/python3 dataset.py": ("Weft", debian),
+    }
+    if set(commands) != set(expected):
+        sys.exit(f"the page has the commands {commands}")
+    skipped = False
+    with tempfile.TemporaryDirectory() as folder:
+        for block in found:
+            if block.mark == "file":
+                with open(os.path.join(folder, block.value), "w", encoding="utf-8") as file:
+                    file.write(block.text)
+        for command, (text, prepare) in expected.items():
+            variables = prepare()
+            if variables is None:
+                skipped = True
+                continue
+            done = subprocess.run(command.split(), cwd=folder, env={**os.environ, **variables}, text=True, timeout=300,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # fmt: skip
+            if done.returncode != 0 or text not in done.stdout:
+                sys.exit(f"{command}: status {done.returncode}: {done.stdout}")
+            print(f"{command}: {done.stdout.splitlines()[0]}")
+    return SKIPPED if skipped else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
