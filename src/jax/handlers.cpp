@@ -111,6 +111,29 @@ Function find(const char* library, const char* name) {
 
 constexpr char kDriver[] = "libcuda.so.1";
 
+/// Returns Weft's object of one of XLA's streams, which live as long as its client; made at the first use.
+/// Invariant J2 serialises the calls. Null if the library refuses.
+MPIX_Stream object_of(void* stream) {
+  constexpr int kMaxStreams = 64;
+  static struct {
+    void* stream;
+    MPIX_Stream object;
+  } known[kMaxStreams];
+  static int used = 0;
+  for (int i = 0; i < used; ++i)
+    if (known[i].stream == stream) return known[i].object;
+  MPI_Info info = MPI_INFO_NULL;
+  MPIX_Stream object = MPIX_STREAM_NULL;
+  if (used == kMaxStreams || MPI_Info_create(&info) != MPI_SUCCESS) return MPIX_STREAM_NULL;
+  const bool made = MPI_Info_set(info, "type", "cudaStream_t") == MPI_SUCCESS &&
+                    MPIX_Info_set_hex(info, "value", &stream, sizeof stream) == MPI_SUCCESS &&
+                    MPIX_Stream_create(info, &object) == MPI_SUCCESS;
+  MPI_Info_free(&info);
+  if (!made) return MPIX_STREAM_NULL;
+  known[used++] = {stream, object};
+  return object;
+}
+
 /// One call: its arguments, checked.
 class Call {
  public:
@@ -196,10 +219,12 @@ class Call {
     error_ = frame_.api->get_stream(&arguments);
     if (refused()) return;
     stream_ = arguments.stream;
-    using SetStream = int (*)(MPI_Comm, void*);
+    using SetStream = int (*)(MPI_Comm, MPIX_Stream);
     static const auto set_stream = find<SetStream>("libmpi_abi.so.1", "MPIX_Comm_set_stream");
     if (set_stream != nullptr) {
-      error_ = outcome(frame_, set_stream(comm_, stream_));
+      const MPIX_Stream object = object_of(stream_);
+      error_ = object == MPIX_STREAM_NULL ? outcome(frame_, MPI_ERR_OTHER)
+                                          : outcome(frame_, set_stream(comm_, object));
       return;
     }
     using Synchronize = int (*)(void*);
