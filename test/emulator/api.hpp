@@ -45,6 +45,7 @@ struct CopyAttributes {  ///< CUmemcpyAttributes
   F(cuCtxGetDevice, cuCtxGetDevice, (Ordinal*))                                                           \
   F(cuCtxGetId, cuCtxGetId, (Context, unsigned long long*))                                               \
   F(cuCtxSynchronize, cuCtxSynchronize, ())                                                               \
+  F(cuCtxRecordEvent, cuCtxRecordEvent, (Context, Event))                                                 \
   F(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, (Context, unsigned))                                    \
   F(cuMemGetInfo_v2, cuMemGetInfo, (size_t*, size_t*))                                                    \
   F(cuMemAlloc_v2, cuMemAlloc, (Address*, size_t))                                                        \

@@ -113,6 +113,7 @@ struct Entry {
 /// First interface version with which cuGetProcAddress returns a function.
 int available_since(const char* exported) {
   if (std::strcmp(exported, "cuFuncLoad") == 0) return 12040;
+  if (std::strcmp(exported, "cuCtxRecordEvent") == 0) return 12050;
   if (std::strcmp(exported, "cuMemcpyBatchAsync") == 0) return 12080;
   return std::strcmp(exported, "cuMemcpyBatchAsync_v2") == 0 ? 13000 : 11030;
 }

@@ -76,6 +76,10 @@ Code cuStreamIsCapturing(Stream handle, int* status) {
   StreamObject* stream = nullptr;
   if (const Code code = stream_of(handle, &stream, Use::query); code != kSuccess) return code;
   *status = stream->capture != nullptr ? 1 : 0;
+  if (stream != stream->context->legacy) return kSuccess;
+  for (const StreamObject* other : world().streams)
+    if (other->context == stream->context && other->blocking && other->capture != nullptr)
+      return kCaptureImplicit;
   return kSuccess;
 }
 
@@ -83,6 +87,7 @@ Code cuStreamBeginCapture_v2(Stream handle, int) {
   EMUCUDA_STREAM(handle);
   if (stream->capture != nullptr || stream == stream->context->legacy) return kCaptureUnsupported;
   stream->capture = std::make_unique<Recording>();
+  stream->capture_invalid = false;
   return kSuccess;
 }
 
@@ -90,6 +95,7 @@ Code cuStreamEndCapture(Stream handle, Graph* graph) {
   EMUCUDA_STREAM(handle);
   if (stream->capture == nullptr) return kInvalidValue;
   const auto recording = std::move(stream->capture);
+  if (stream->capture_invalid) return kCaptureInvalidated;
   if (!replayable(*recording)) return kCaptureUnsupported;
   *graph = copy_of(*recording);
   return kSuccess;

@@ -78,13 +78,21 @@ StreamObject* blocker(const StreamObject& stream) {
 void fault(ContextObject& context, Code code) {
   context.sticky = code;
   for (StreamObject* stream : world().streams)
-    if (stream->context == &context) stream->queue.clear();
+    if (stream->context == &context) {
+      stream->ended += stream->queue.size();
+      stream->queue.clear();
+    }
+}
+
+void pop_front(StreamObject& stream) {
+  stream.queue.pop_front();
+  ++stream.ended;
 }
 
 /// Gives the kernel at the front of a stream a turn. Returns whether it made progress.
 bool give_turn(StreamObject& stream) {
   const Kernel::Turn turn = stream.queue.front().kernel->turn(tick());
-  if (turn == Kernel::Turn::ended) stream.queue.pop_front();
+  if (turn == Kernel::Turn::ended) pop_front(stream);
   if (turn == Kernel::Turn::illegal_address) fault(*stream.context, kIllegalAddress);
   return turn != Kernel::Turn::idle;
 }
@@ -101,7 +109,7 @@ bool run_front(StreamObject& stream) {
     return give_turn(stream);
   }
   if (code == kSuccess) code = run(front);
-  stream.queue.pop_front();
+  pop_front(stream);
   if (code != kSuccess) fault(*stream.context, code);
   return true;
 }
@@ -357,6 +365,7 @@ Code cuEventRecord(Event handle, Stream stream_handle) {
   if (event->context != stream->context) return kInvalidHandle;
   if (stream->capture != nullptr) return kCaptureUnsupported;
   event->stream = stream;
+  event->streams.clear();
   Operation operation{Operation::Type::record};
   operation.event = event;
   operation.record = ++event->recorded;
@@ -364,9 +373,30 @@ Code cuEventRecord(Event handle, Stream stream_handle) {
   return kSuccess;
 }
 
+/// Captures the work that is queued in all streams of the context. A capture in any of them becomes invalid.
+Code cuCtxRecordEvent(Context handle, Event event_handle) {
+  EMUCUDA_EVENT(event_handle);
+  if (event->context != handle) return kInvalidHandle;
+  if (const Code code = usable(event->context); code != kSuccess) return code;
+  bool captured = false;
+  event->stream = nullptr;
+  event->streams.clear();
+  for (StreamObject* stream : world().streams) {
+    if (stream->context != event->context) continue;
+    if (stream->capture != nullptr) captured = stream->capture_invalid = true;
+    if (!stream->queue.empty()) event->streams[stream] = stream->ended + stream->queue.size();
+  }
+  return captured ? kCaptureUnsupported : kSuccess;
+}
+
 Code cuEventQuery(Event handle) {
   EMUCUDA_EVENT(handle);
   forbid_unsafe("cuEventQuery outside relaxed capture mode");
+  for (const auto& [stream, operations] : event->streams) {
+    if (world().streams.count(stream) == 0) continue;  // destroyed, after it was drained
+    polled(*stream);
+    if (stream->ended < operations && event->context->sticky == kSuccess) return kNotReady;
+  }
   if (event->stream != nullptr) polled(*event->stream);
   if (event->context->sticky != kSuccess) return event->context->sticky;
   return event->completed == event->recorded ? kSuccess : kNotReady;

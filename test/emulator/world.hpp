@@ -22,7 +22,7 @@ namespace emucuda {
 
 inline constexpr size_t kRegion = size_t{1} << 34;  // reserved address space per device
 inline constexpr Code kPeerAccessAlreadyEnabled = 704, kHostMemoryAlreadyRegistered = 712,
-                      kHostMemoryNotRegistered = 713, kCaptureUnsupported = 900;
+                      kHostMemoryNotRegistered = 713;
 
 /// Driver version, and compute capability of the devices: 90 is 9.0.
 [[nodiscard]] int driver_version();
@@ -86,6 +86,7 @@ struct EventObject {
   uint64_t recorded = 0, completed = 0;  // counts of cuEventRecord
   StreamObject* stream = nullptr;        // of the last record
   ContextObject* context = nullptr;
+  std::map<StreamObject*, uint64_t> streams{};  // of the last cuCtxRecordEvent: operations until then
 };
 
 struct Operation {
@@ -113,6 +114,8 @@ struct StreamObject {
   unsigned polls = 0;
   std::deque<Operation> queue;
   std::unique_ptr<Recording> capture{};  // set during capture
+  bool capture_invalid = false;          // by a call that captures forbid
+  uint64_t ended = 0;                    // operations that have left the queue
 };
 
 struct Device {

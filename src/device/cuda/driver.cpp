@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/secure.hpp"
 #include "device/cuda/bar.hpp"
+#include "device/cuda/race_check.hpp"
 #include "device/info.hpp"
 #include "device/memory.hpp"
 
@@ -153,6 +154,7 @@ void cuda::close_driver(void (*free_all)()) {
   const std::lock_guard lock(open_mutex);
   if (!available()) return;
   close_bar();
+  close_race_checks();
   free_all();
   detail::driver_open.store(false, std::memory_order_release);
   why_absent = "device::close() was called";

@@ -45,6 +45,7 @@ namespace weft::device::cuda {
   F(ipc_get_mem_handle, cuIpcGetMemHandle, (IpcMemHandle*, Address))                                 \
   F(ipc_open_mem_handle, cuIpcOpenMemHandle, (Address*, IpcMemHandle, unsigned))                     \
   F(ipc_close_mem_handle, cuIpcCloseMemHandle, (Address))                                            \
+  F(stream_create, cuStreamCreate, (Stream*, unsigned))                                              \
   F(stream_create_with_priority, cuStreamCreateWithPriority, (Stream*, unsigned, int))               \
   F(stream_destroy, cuStreamDestroy, (Stream))                                                       \
   F(stream_query, cuStreamQuery, (Stream))                                                           \
@@ -71,6 +72,7 @@ namespace weft::device::cuda {
 #define WEFT_CUDA_OPTIONAL_FUNCTIONS(F)                                                                     \
   F(ctx_get_id, cuCtxGetId, 12000, (Context, unsigned long long*))                                          \
   F(func_load, cuFuncLoad, 12040, (Function))                                                               \
+  F(ctx_record_event, cuCtxRecordEvent, 12050, (Context, Event))                                            \
   F(memcpy_batch_async, cuMemcpyBatchAsync, 12080,                                                          \
     (Address*, Address*, size_t*, size_t, BatchAttributes*, size_t*, size_t, size_t*, Stream))              \
   F(graph_create, cuGraphCreate, 12000, (Graph*, unsigned))                                                 \

@@ -23,7 +23,8 @@ inline constexpr Code kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotIni
                       kDeinitialized = 4, kNoDevice = 100, kInvalidDevice = 101, kInvalidContext = 201,
                       kMapFailed = 205, kAlreadyMapped = 208, kPeerAccessUnsupported = 217,
                       kInvalidHandle = 400, kNotReady = 600, kIllegalAddress = 700, kContextIsDestroyed = 709,
-                      kNotSupported = 801;
+                      kNotSupported = 801, kCaptureUnsupported = 900, kCaptureInvalidated = 901,
+                      kCaptureImplicit = 906;
 
 /// CUpointer_attribute
 inline constexpr int kAttributeContext = 1, kAttributeMemoryType = 2, kAttributeSyncMemops = 6,
