@@ -4,25 +4,32 @@
 
 #include <atomic>
 #include <string>
+#include <string_view>
 
 #include "api/caller.hpp"
 #include "api/handles.hpp"
 #include "api/objects.hpp"
+#include "base/counters.hpp"
 #include "base/log.hpp"
+#include "core/instance.hpp"
 
 namespace weft::api {
 
 config::Choice g_check_setting(
-    "check", static_cast<int>(Check::arguments), {"arguments", "on", "off"},
-    "Checks in every MPI call. arguments: of all arguments; on: also compares the arguments of "
-    "blocking collectives over all ranks and the datatypes of messages with those of their receives, and "
-    "reports requests, objects and messages that MPI_Finalize finds and uses of extensions; off: only "
-    "handles "
-    "are checked.",
+    "check", static_cast<int>(Check::arguments), {"arguments", "off", "gpu", "on"},
+    "Checks in every MPI call. arguments: of all arguments; gpu: also finds buffers that queued GPU work "
+    "changes while a call uses them; on: also compares the arguments of blocking collectives over all ranks "
+    "and the datatypes of messages with those of their receives, and reports requests, objects and messages "
+    "that MPI_Finalize finds and uses of extensions; off: only handles are checked.",
     "you look for mistakes in a program (on), or the program has been tested and its smallest messages must "
     "be as fast as possible (off)");
 
 namespace {
+
+config::Choice setting_summary(
+    "check.summary", 0, {"off", "on"},
+    "A line at the end of each process that counts its calls and compared buffers, for "
+    "`weft check`.");
 
 /// Reports of one process; later ones are dropped, since a loop may repeat a mistake without end.
 constexpr int kMaxReports = 100;
@@ -43,6 +50,15 @@ void report(const std::string& message) {
   if (number > kMaxReports) return;
   log::write(log::Level::warn, "WEFT_CHECK: %s%s", message.c_str(),
              number == kMaxReports ? " (later reports are not shown)" : "");
+}
+
+void report_summary(core::Instance& instance) {
+  if (setting_summary.is("off")) return;
+  std::string text = "calls=" + std::to_string(instance.waits.table().calls.load(std::memory_order_relaxed));
+  for (const counters::Counter* counter : counters::all())
+    if (std::string_view(counter->name()).substr(0, 10) == "check.gpu_")
+      text += " " + std::string(counter->name()).substr(6) + "=" + std::to_string(counter->value());
+  log::write(log::Level::warn, "WEFT_CHECK summary: %s", text.c_str());
 }
 
 size_t find_negative(const CountArray& values, size_t n) {

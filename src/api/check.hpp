@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Argument checks of the generated entry points. Checks are inline; errors are built out of line and name the
-// argument, its value and the valid range. Setting `check` = off disables the checks; on
-// also reports doubtful use.
+// argument, its value and the valid range. Setting `check` = off disables the checks; gpu
+// also compares buffers (api/gpu_check.hpp), on also reports doubtful use.
 #pragma once
 #include <mpi.h>
 
@@ -19,13 +19,19 @@ namespace weft::api {
 
 WEFT_HIDDEN extern config::Choice g_check_setting;
 /// Values of the setting `check`.
-enum class Check { arguments, on, off };
+enum class Check { arguments, off, gpu, on };
 /// Returns false if argument checks are disabled. Handles are always checked.
 inline bool checking() { return g_check_setting.index() != static_cast<int>(Check::off); }
 /// Returns true if valid but doubtful use of MPI is reported: extensions, objects that leak.
 inline bool reporting() { return g_check_setting.index() == static_cast<int>(Check::on); }
+/// Returns true if the buffers of calls are compared with themselves after queued GPU work has ended
+/// (api/gpu_check.hpp).
+inline bool checking_gpu() { return g_check_setting.index() >= static_cast<int>(Check::gpu); }
 /// Writes a line about doubtful use of MPI to the log. Precondition: reporting().
 [[gnu::cold]] void report(const std::string& message);
+
+/// Writes what the checks have seen in this process to the log, for `weft check` (setting check.summary).
+void report_summary(core::Instance& instance);
 
 /// MPI_TAG_UB.
 inline constexpr int kTagUpperBound = 0x3fffffff;

@@ -6,6 +6,7 @@
 
 #include "api/check.hpp"
 #include "api/collective_check.hpp"
+#include "api/gpu_check.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
 #include "base/trace.hpp"
@@ -23,25 +24,45 @@ Status return_request(Result<core::Request*> made, MPI_Request* request) {
   return {};
 }
 
+/// A blocking call with the checks of WEFT_CHECK=gpu, and those of WEFT_CHECK=on.
+[[gnu::cold]] Status run_checked(const coll::Call& call) {
+  if (reporting()) WEFT_TRY(compare_collective(call));
+  Status buffers = check_buffers(call);
+  WEFT_TRY(coll::run(call));
+  return buffers ? check_outputs(call) : std::move(buffers);
+}
+
+/// Starts a call with the check of WEFT_CHECK=gpu. The request returns its error, too.
+[[gnu::cold]] Status start_checked(const coll::Call& call, MPI_Request* request) {
+  trace::annotate({.bytes = call.bytes, .communicator = call.comm->number()});
+  Status buffers = checking_gpu() ? check_buffers(call) : Status();
+  auto made = coll::start(call);
+  if (made && checking_gpu()) coll::set_call_check(**made, call_check(), std::move(buffers));
+  return return_request(std::move(made), request);
+}
+
 }  // namespace
 
 Status run(prepare::Collective&& prepared) {
   if (!prepared.status.ok()) [[unlikely]]
     return std::move(prepared.status);
-  if (reporting()) [[unlikely]]
-    WEFT_TRY(compare_collective(prepared.call));
+  if (checking_gpu()) [[unlikely]]
+    return run_checked(prepared.call);
   return coll::run(prepared.call);
 }
 
 Status start(prepare::Collective&& prepared, MPI_Request* request) {
   WEFT_TRY(std::move(prepared.status));
-  trace::annotate({.bytes = prepared.call.bytes, .communicator = prepared.call.comm->number()});
+  if (trace::enabled()) [[unlikely]]
+    return start_checked(prepared.call, request);
   return return_request(coll::start(prepared.call), request);
 }
 
 Status init_persistent(prepare::Collective&& prepared, MPI_Request* request) {
   WEFT_TRY(std::move(prepared.status));
-  return return_request(coll::make_persistent(prepared.call), request);
+  auto made = coll::make_persistent(prepared.call);
+  if (made && checking_gpu()) coll::set_call_check(**made, call_check(), {});
+  return return_request(std::move(made), request);
 }
 
 namespace impl {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Files: data accesses (MPI 5.0 section 14.4).
+#include "api/check.hpp"
+#include "api/gpu_check.hpp"
 #include "api/impl.hpp"
 #include "api/requests.hpp"
 #include "api/status.hpp"
@@ -20,19 +22,43 @@ Status completed(const Result<core::Completion>& completion, MPI_Status* status)
   return completion ? Status() : completion.error().copy();
 }
 
+/// The error of data for a write that queued GPU work changes, with WEFT_CHECK=gpu.
+Status check_data(File& file, const Access& access, const p2p::Buffer& data) {
+  return access.write && checking_gpu() ? check_input(data, *file.comm) : Status();
+}
+
 Status run(File& file, const Access& access, const void* buf, MPI_Count count, Datatype& type,
            MPI_Status* status) {
-  return completed(file.run(access, p2p::buffer_of(buf, count, type)), status);
+  const p2p::Buffer data = p2p::buffer_of(buf, count, type);
+  Status checked = check_data(file, access, data);
+  WEFT_TRY(completed(file.run(access, data), status));
+  return checked;
 }
 
 Status start(File& file, const Access& access, const void* buf, MPI_Count count, Datatype& type,
              MPI_Request* request) {
   static const bool registered = (register_request_slab(io::Operation::check), true);
   (void)registered;
-  auto started = file.start(access, p2p::buffer_of(buf, count, type));
+  const p2p::Buffer data = p2p::buffer_of(buf, count, type);
+  Status checked = check_data(file, access, data);
+  auto started = file.start(access, data);
   if (!started) return std::move(started).error();
+  if (!checked) {  // the program gets no request
+    if ((*started)->complete())
+      (*started)->destroy();
+    else
+      (*started)->detached = true;
+    return checked;
+  }
   *request = handle_of(**started);
   return {};
+}
+
+Status begin(File& file, const Access& access, const void* buf, MPI_Count count, Datatype& type) {
+  const p2p::Buffer data = p2p::buffer_of(buf, count, type);
+  Status checked = check_data(file, access, data);
+  WEFT_TRY(file.begin(access, data));
+  return checked;
 }
 
 }  // namespace
@@ -131,7 +157,7 @@ Status File_iwrite_at_all(File& file, MPI_Offset offset, const void* buf, MPI_Co
 
 Status File_write_at_all_begin(File& file, MPI_Offset offset, const void* buf, MPI_Count count,
                                Datatype& type) {
-  return file.begin({kWrite, At::offset, kCollective, offset}, p2p::buffer_of(buf, count, type));
+  return begin(file, {kWrite, At::offset, kCollective, offset}, buf, count, type);
 }
 
 Status File_write_at_all_end(File& file, const void* buf, MPI_Status* status) {
@@ -155,7 +181,7 @@ Status File_iwrite_all(File& file, const void* buf, MPI_Count count, Datatype& t
 }
 
 Status File_write_all_begin(File& file, const void* buf, MPI_Count count, Datatype& type) {
-  return file.begin({kWrite, At::individual, kCollective}, p2p::buffer_of(buf, count, type));
+  return begin(file, {kWrite, At::individual, kCollective}, buf, count, type);
 }
 
 Status File_write_all_end(File& file, const void* buf, MPI_Status* status) {
@@ -176,7 +202,7 @@ Status File_write_ordered(File& file, const void* buf, MPI_Count count, Datatype
 }
 
 Status File_write_ordered_begin(File& file, const void* buf, MPI_Count count, Datatype& type) {
-  return file.begin({kWrite, At::shared, kCollective}, p2p::buffer_of(buf, count, type));
+  return begin(file, {kWrite, At::shared, kCollective}, buf, count, type);
 }
 
 Status File_write_ordered_end(File& file, const void* buf, MPI_Status* status) {

@@ -32,6 +32,7 @@
 #include "core/progress_thread.hpp"
 #include "device/memory.hpp"
 #include "device/pool.hpp"
+#include "device/race_check.hpp"
 #include "ft/service.hpp"
 #include "launch/job_id.hpp"
 #include "launch/launch.hpp"
@@ -111,10 +112,11 @@ Result<std::unique_ptr<core::Instance>> make_instance() {
                         launch::JobId::of(instance->exchange->job().id).tag(), instance->host);
   launch::scrub_environment();
   WEFT_TRY(p2p::create(*instance));
-  if (reporting()) {
+  if (checking_gpu()) {
     trace::keep_on();
-    p2p::check_types(*instance);
+    p2p::check_buffers(*instance);
   }
+  if (reporting()) p2p::check_types(*instance);
   ft::Service::start(*instance);
   debugger::publish(*instance);
   fill_environment_info(instance->exchange->job());
@@ -252,6 +254,7 @@ Result<core::Instance*> acquire_instance(int required) {
   }
   WEFT_TRY(device::open());
   const auto lock = lock_of(*g_instance);
+  if (checking_gpu()) device::prepare_race_checks();
   if (required == MPI_THREAD_MULTIPLE || core::ProgressThread::wanted()) g_instance->threaded = true;
   if (user_count++ == 0 && g_instance->shm != nullptr) set_departed(false);
   g_instance->waits.set_state(false, g_instance->threaded);
@@ -311,6 +314,7 @@ void release_instance() {
   if (instance.shm != nullptr) set_departed(true);
   instance.waits.set_state(true, instance.threaded);
   log_counters();
+  report_summary(instance);
   g_state.store(State::finalized);
   if (p2p::connected(instance))
     disconnect_from_launcher();

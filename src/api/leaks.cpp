@@ -68,7 +68,7 @@ void report_windows() {
 
 void report_leaks() {
   g_handles.transfers.for_each([](const p2p::Transfer& transfer) {
-    if (transfer.comm == nullptr) return;
+    if (transfer.comm == nullptr || p2p::moves_for_another(transfer)) return;
     if (transfer.owned)
       report_request(transfer, text_of(transfer));
     else if (transfer.kind == core::Request::Kind::receive)  // of MPI_Isendrecv

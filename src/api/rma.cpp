@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One-sided operations (MPI 5.0 section 12.3).
+#include "api/check.hpp"
 #include "api/data_check.hpp"
+#include "api/gpu_check.hpp"
 #include "api/impl.hpp"
 #include "api/requests.hpp"
 #include "rma/window.hpp"
@@ -39,12 +41,24 @@ Status with_request(MPI_Request* handle, Run&& run) {
   return {};
 }
 
+/// Runs an operation that reads `origin`; with WEFT_CHECK=gpu, returns the error of a buffer that changes.
+template <class Run>
+Status with_origin(const p2p::Buffer& origin, const Window& win, Run&& run) {
+  if (!checking_gpu()) [[likely]]
+    return run(origin);
+  Status checked = check_input(origin, *win.comm);
+  WEFT_TRY(run(origin));
+  return checked;
+}
+
 }  // namespace
 
 Status Put(const void* origin_addr, MPI_Count origin_count, Datatype& origin_datatype, int target_rank,
            MPI_Aint target_disp, MPI_Count target_count, Datatype& target_datatype, Window& win) {
-  return win.put(p2p::buffer_of(origin_addr, origin_count, origin_datatype),
-                 {target_rank, target_disp, target_count, target_datatype}, nullptr);
+  return with_origin(
+      p2p::buffer_of(origin_addr, origin_count, origin_datatype), win, [&](const p2p::Buffer& origin) {
+        return win.put(origin, {target_rank, target_disp, target_count, target_datatype}, nullptr);
+      });
 }
 
 Status Get(void* origin_addr, MPI_Count origin_count, Datatype& origin_datatype, int target_rank,
@@ -57,8 +71,10 @@ Status Rput(const void* origin_addr, MPI_Count origin_count, Datatype& origin_da
             MPI_Aint target_disp, MPI_Count target_count, Datatype& target_datatype, Window& win,
             MPI_Request* request) {
   return with_request(request, [&](WindowRequest* made) {
-    return win.put(p2p::buffer_of(origin_addr, origin_count, origin_datatype),
-                   {target_rank, target_disp, target_count, target_datatype}, made);
+    return with_origin(
+        p2p::buffer_of(origin_addr, origin_count, origin_datatype), win, [&](const p2p::Buffer& origin) {
+          return win.put(origin, {target_rank, target_disp, target_count, target_datatype}, made);
+        });
   });
 }
 
@@ -74,16 +90,22 @@ Status Rget(void* origin_addr, MPI_Count origin_count, Datatype& origin_datatype
 Status Accumulate(const void* origin_addr, MPI_Count origin_count, Datatype& origin_datatype, int target_rank,
                   MPI_Aint target_disp, MPI_Count target_count, Datatype& target_datatype, core::Op& op,
                   Window& win) {
-  return win.accumulate(p2p::buffer_of(origin_addr, origin_count, origin_datatype), nullptr,
-                        {target_rank, target_disp, target_count, target_datatype}, op, nullptr);
+  return with_origin(
+      p2p::buffer_of(origin_addr, origin_count, origin_datatype), win, [&](const p2p::Buffer& origin) {
+        return win.accumulate(origin, nullptr, {target_rank, target_disp, target_count, target_datatype}, op,
+                              nullptr);
+      });
 }
 
 Status Raccumulate(const void* origin_addr, MPI_Count origin_count, Datatype& origin_datatype,
                    int target_rank, MPI_Aint target_disp, MPI_Count target_count, Datatype& target_datatype,
                    core::Op& op, Window& win, MPI_Request* request) {
   return with_request(request, [&](WindowRequest* made) {
-    return win.accumulate(p2p::buffer_of(origin_addr, origin_count, origin_datatype), nullptr,
-                          {target_rank, target_disp, target_count, target_datatype}, op, made);
+    return with_origin(
+        p2p::buffer_of(origin_addr, origin_count, origin_datatype), win, [&](const p2p::Buffer& origin) {
+          return win.accumulate(origin, nullptr, {target_rank, target_disp, target_count, target_datatype},
+                                op, made);
+        });
   });
 }
 
@@ -92,8 +114,11 @@ Status Get_accumulate(const void* origin_addr, MPI_Count origin_count, Datatype&
                       MPI_Aint target_disp, MPI_Count target_count, Datatype& target_datatype, core::Op& op,
                       Window& win) {
   const p2p::Buffer result = p2p::buffer_of(result_addr, result_count, result_datatype);
-  return win.accumulate(p2p::buffer_of(origin_addr, origin_count, origin_datatype), &result,
-                        {target_rank, target_disp, target_count, target_datatype}, op, nullptr);
+  return with_origin(
+      p2p::buffer_of(origin_addr, origin_count, origin_datatype), win, [&](const p2p::Buffer& origin) {
+        return win.accumulate(origin, &result, {target_rank, target_disp, target_count, target_datatype}, op,
+                              nullptr);
+      });
 }
 
 Status Rget_accumulate(const void* origin_addr, MPI_Count origin_count, Datatype& origin_datatype,
@@ -102,8 +127,11 @@ Status Rget_accumulate(const void* origin_addr, MPI_Count origin_count, Datatype
                        Window& win, MPI_Request* request) {
   const p2p::Buffer result = p2p::buffer_of(result_addr, result_count, result_datatype);
   return with_request(request, [&](WindowRequest* made) {
-    return win.accumulate(p2p::buffer_of(origin_addr, origin_count, origin_datatype), &result,
-                          {target_rank, target_disp, target_count, target_datatype}, op, made);
+    return with_origin(
+        p2p::buffer_of(origin_addr, origin_count, origin_datatype), win, [&](const p2p::Buffer& origin) {
+          return win.accumulate(origin, &result, {target_rank, target_disp, target_count, target_datatype},
+                                op, made);
+        });
   });
 }
 

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "api/check.hpp"
+#include "api/gpu_check.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
 #include "api/requests.hpp"
@@ -79,6 +81,7 @@ class SendReceive final : public core::Request, private core::Poller {
     slab().destroy(this);
   }
   std::vector<std::byte> packed;  ///< send data of MPI_Isendrecv_replace
+  Status checked;                 ///< of the buffer that was packed
 
  private:
   bool poll() override {
@@ -86,6 +89,7 @@ class SendReceive final : public core::Request, private core::Poller {
     comm->instance.remove(*this);
     completion = receive_->completion;
     outcome = std::move(receive_->outcome.ok() ? send_->outcome : receive_->outcome);
+    if (outcome.ok()) outcome = std::move(checked);
     finish();
     return true;
   }
@@ -106,6 +110,15 @@ Status blocking(const Half& send, const Half& receive, Communicator& comm, MPI_S
   return std::move(in.outcome.ok() ? out.outcome : in.outcome);
 }
 
+/// Packs the send data of a call that receives into the same buffer. `checked`: with WEFT_CHECK=gpu, the
+/// error of a buffer that queued GPU work changes.
+Status pack(const Buffer& buffer, int dest, Communicator& comm, std::vector<std::byte>& packed,
+            Status& checked) {
+  if (dest == MPI_PROC_NULL) return {};
+  if (checking_gpu()) checked = check_input(buffer, comm);
+  return p2p::pack_to_host(buffer, packed);
+}
+
 }  // namespace
 
 namespace impl {
@@ -120,9 +133,11 @@ Status Sendrecv(const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, in
 Status Sendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, int sendtag, int source,
                         int recvtag, Communicator& comm, MPI_Status* status) {
   std::vector<std::byte> packed;
-  if (dest != MPI_PROC_NULL) WEFT_TRY(p2p::pack_to_host(buffer_of(buf, count, type), packed));
-  return blocking({p2p::host_bytes(packed.data(), packed.size()), dest, sendtag},
-                  {buffer_of(buf, count, type), source, recvtag}, comm, status);
+  Status checked;
+  WEFT_TRY(pack(buffer_of(buf, count, type), dest, comm, packed, checked));
+  WEFT_TRY(blocking({p2p::host_bytes(packed.data(), packed.size()), dest, sendtag},
+                    {buffer_of(buf, count, type), source, recvtag}, comm, status));
+  return checked;
 }
 
 Status Isendrecv(const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, int dest, int sendtag,
@@ -139,11 +154,13 @@ Status Isendrecv(const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, i
 Status Isendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, int sendtag, int source,
                          int recvtag, Communicator& comm, MPI_Request* request) {
   std::vector<std::byte> packed;
-  if (dest != MPI_PROC_NULL) WEFT_TRY(p2p::pack_to_host(buffer_of(buf, count, type), packed));
+  Status checked;
+  WEFT_TRY(pack(buffer_of(buf, count, type), dest, comm, packed, checked));
   auto made = SendReceive::create(comm);
   if (!made) return std::move(made).error();
   SendReceive& both = **made;
   both.packed = std::move(packed);
+  both.checked = std::move(checked);
   *request = handle_of(both);
   both.begin({p2p::host_bytes(both.packed.data(), both.packed.size()), dest, sendtag},
              {buffer_of(buf, count, type), source, recvtag});

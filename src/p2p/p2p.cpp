@@ -101,6 +101,7 @@ Status describe(Transfer& t, const Buffer& buffer) {
 bool classify_once(Transfer& t, const Buffer& buffer) {
   t.persistent_buffer.reset();
   if (!device::available() || t.rank == kProcNull || !setting_persistent.is("init")) return false;
+  if (engine_of(t.comm->instance).checked != nullptr) return false;  // each start compares the buffer
   if (!fill_in(t, buffer) || t.bytes == 0) return false;
   if (t.memory.kind != device::MemoryKind::cuda_device && t.memory.kind != device::MemoryKind::cuda_managed)
     return false;  // host memory may change its kind, and its classification is fast
@@ -157,13 +158,27 @@ void dispatch(Transfer& t) {
     engine.outgoing.send(t);
 }
 
-/// Starts a transfer whose fields are filled in.
-void start_described(Transfer& t) {
-  trace::annotate(
-      {t.bytes, t.rank, t.tag, t.comm->number(), t.context != t.comm->context(core::Channel::user)});
+void start_unobserved(Transfer& t) {
   if (t.memory.shareable()) [[unlikely]]
     engine_of(t.comm->instance).classifications.set(t);
   dispatch(t);
+}
+
+/// Records a transfer that starts. Returns the transfer that moves its data: `t`, or that of
+/// CheckedTransfers.
+[[gnu::cold]] Transfer& observe(Transfer& t) {
+  trace::annotate(
+      {t.bytes, t.rank, t.tag, t.comm->number(), t.context != t.comm->context(core::Channel::user)});
+  const auto& checked = engine_of(t.comm->instance).checked;
+  Transfer* const inner = checked != nullptr ? checked->make_inner(t) : nullptr;
+  return inner != nullptr ? *inner : t;
+}
+
+/// Starts a transfer whose fields are filled in.
+void start_described(Transfer& t) {
+  if (trace::enabled()) [[unlikely]]
+    return start_unobserved(observe(t));
+  start_unobserved(t);
 }
 
 void describe_and_start(Transfer& t, const Buffer& buffer, int rank, int tag) {
@@ -180,6 +195,15 @@ void start_persistent(Transfer& t) {
 }  // namespace
 
 void check_types(core::Instance& instance) { engine_of(instance).outgoing.check_types(); }
+
+void check_buffers(core::Instance& instance) {
+  engine_of(instance).checked = std::make_unique<CheckedTransfers>(instance);
+}
+
+bool moves_for_another(const Transfer& transfer) {
+  const auto& checked = engine_of(transfer.comm->instance).checked;
+  return checked != nullptr && checked->is_inner(transfer);
+}
 
 Buffer host_bytes(const void* address, size_t bytes) {
   static const datatype::Datatype* const byte = datatype::predefined(datatype::kByte);
@@ -212,6 +236,8 @@ Status Transfer::start() {
 Status Transfer::cancel() {
   if (comm == nullptr || (complete() && !interrupted())) return {};
   Engine& engine = engine_of(comm->instance);
+  if (engine.checked != nullptr) [[unlikely]]
+    if (Transfer* const inner = engine.checked->find_inner(*this); inner != nullptr) return inner->cancel();
   if (kind == Kind::receive)
     engine.delivery.cancel(*this);
   else
@@ -293,7 +319,8 @@ void post_matched_receive(Transfer& t, const Buffer& buffer, UnexpectedMessage& 
     engine_of(comm.instance).delivery.discard(message);
     return;
   }
-  engine_of(comm.instance).delivery.receive_message(t, message);
+  Transfer& moving = trace::enabled() ? observe(t) : t;
+  engine_of(comm.instance).delivery.receive_message(moving, message);
 }
 
 const UnexpectedMessage* probe(int source, int tag, core::Communicator& comm) {

@@ -30,6 +30,11 @@ void quiesce(core::Instance& instance);
 /// From now on messages of the program carry the signatures of their datatypes, and a receive of another type
 /// fails: WEFT_CHECK=on.
 void check_types(core::Instance& instance);
+/// From now on sends and receives of GPU memory compare their buffers: WEFT_CHECK=gpu. trace::enabled() must
+/// be true.
+void check_buffers(core::Instance& instance);
+/// Whether a transfer moves the data of a transfer of the program that compares its buffer.
+[[nodiscard]] bool moves_for_another(const Transfer& transfer);
 
 /// Returns a buffer of plain bytes in host memory.
 [[nodiscard]] Buffer host_bytes(const void* address, size_t bytes);

@@ -96,9 +96,8 @@ Status Operation::start() {
   if (!complete())
     return Error(Errc::request, "the persistent collective is already active: wait for it first");
   stored_ = false;
-  if (copies_ != nullptr && !comm->instance.unlocked([&] { return copies_->load(*copies_); }))
-    return section_error();
-  if (scaled_ != nullptr) WEFT_TRY(scaled_->before());
+  if (hooked_) [[unlikely]]
+    WEFT_TRY(prepare_start());
   rearm();
   if (persistent_call_)
     collective_queue_->start(*persistent_call_, *this);
@@ -109,24 +108,43 @@ Status Operation::start() {
   return {};
 }
 
+Status Operation::prepare_start() {
+  if (copies_ != nullptr && !comm->instance.unlocked([&] { return copies_->load(*copies_); }))
+    return section_error();
+  if (check_ != nullptr && persistent) checked_ = check_->before(call_copy_);
+  if (scaled_ != nullptr) WEFT_TRY(scaled_->before());
+  return {};
+}
+
 void Operation::set_copies(SectionCopies& copies) {
   WEFT_ASSERT(copies_ == nullptr);
   copies_ = &copies;
+  hooked_ = true;
   kind = Kind::generalized;  // query() copies results
 }
 
 void Operation::set_scaled(std::unique_ptr<ScaledReduction> scaled) {
   scaled_ = std::move(scaled);
+  hooked_ = true;
   kind = Kind::generalized;  // query() scales results
 }
 
+void Operation::set_check(const CallCheck& check, Status first) {
+  check_ = &check;
+  checked_ = std::move(first);
+  hooked_ = true;
+  kind = Kind::generalized;  // query() returns the error
+}
+
 Status Operation::query() {
-  if ((copies_ == nullptr && scaled_ == nullptr) || stored_ || !outcome.ok()) return {};
+  if (!hooked_ || stored_ || !outcome.ok()) return {};
   stored_ = true;
+  Status checked = std::move(checked_);
+  if (check_ != nullptr && checked) checked = check_->after(call_copy_);
   if (scaled_ != nullptr) WEFT_TRY(scaled_->after());
   if (copies_ != nullptr && !comm->instance.unlocked([&] { return copies_->store(*copies_); }))
     return section_error();
-  return {};
+  return checked;
 }
 
 void Operation::run_by_messages() {
@@ -174,6 +192,9 @@ void Operation::finish_schedule() {
 }
 
 HandleState check_request(const void* handle) { return Operation::slab().check(handle); }
+void set_call_check(core::Request& request, const CallCheck& check, Status first) {
+  static_cast<Operation&>(request).set_check(check, std::move(first));
+}
 void set_section_copies(core::Request& request, SectionCopies& copies) {
   static_cast<Operation&>(request).set_copies(copies);
 }

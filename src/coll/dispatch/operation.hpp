@@ -8,6 +8,7 @@
 #include "coll/dispatch/scaled.hpp"
 #include "coll/gpu/collective_queue.hpp"
 #include "coll/gpu/deferred.hpp"
+#include "coll/schedule/call_check.hpp"
 #include "coll/schedule/cause.hpp"
 #include "coll/schedule/schedule.hpp"
 #include "coll/schedule/section_copies.hpp"
@@ -25,7 +26,7 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
   static Result<Operation*> create(const Call& call, int tag, const Algorithm& algorithm);
   static Slab<Operation>& slab();
   Status start() override;
-  /// Copies results into the sections of set_copies().
+  /// Runs the check of set_check(), and copies results into the sections of set_copies().
   Status query() override;
   void destroy() override;
   bool poll() override;
@@ -33,6 +34,7 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
   void set_copies(SectionCopies& copies);
   /// Steps before and after the call, which is their sum.
   void set_scaled(std::unique_ptr<ScaledReduction> scaled);
+  void set_check(const CallCheck& check, Status first);
   /// Every start() enters this queue, which runs the call by kernels or by messages.
   void set_queue(gpu::CollectiveQueue& queue) { collective_queue_ = &queue; }
   /// Collective: lets kernels run every start of a persistent call, if they can.
@@ -46,6 +48,8 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
  private:
   /// Returns the call with its arrays in this object.
   [[nodiscard]] Call copy_arrays(const Call& given);
+  /// The part of start() for sections and checks.
+  [[nodiscard]] Status prepare_start();
   /// Polls until the cause of an error is known.
   void finish_schedule();
 
@@ -57,7 +61,10 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
   std::unique_ptr<gpu::PersistentCall> persistent_call_;
   SectionCopies* copies_ = nullptr;
   std::unique_ptr<ScaledReduction> scaled_;
-  bool stored_ = false;     // of the current run
+  const CallCheck* check_ = nullptr;
+  Status checked_;          // of the buffers at the start of the current run
+  bool hooked_ = false;     // has copies_, scaled_ or check_
+  bool stored_ = false;     // of the current run: query() has done its part
   bool advancing_ = false;  // in this thread or another thread
   bool polled_ = false;     // registered with the instance's pollers
   bool ended_ = false;      // the schedule, with `result_`

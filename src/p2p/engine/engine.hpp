@@ -8,6 +8,7 @@
 #include "core/instance.hpp"
 #include "core/memory_registry.hpp"
 #include "p2p/engine/advertised_receives.hpp"
+#include "p2p/engine/checked_transfers.hpp"
 #include "p2p/engine/connections.hpp"
 #include "p2p/engine/delivery.hpp"
 #include "p2p/engine/device_copies.hpp"
@@ -67,6 +68,7 @@ class Engine final : public core::Poller, private ReceivePaths {
   StagingLimits staging;
   GpuDirect gpudirect;
   std::unique_ptr<AdvertisedReceives> puts;
+  std::unique_ptr<CheckedTransfers> checked;  ///< null: without WEFT_CHECK=gpu
 
  private:
   void register_handlers();  // handlers.cpp
