@@ -14,6 +14,7 @@ from typing import NoReturn
 from weft_mpi import (
     __version__,
     bench,
+    check,
     completion,
     doctor,
     explain,
@@ -28,7 +29,7 @@ from weft_mpi import (
 )
 from weft_mpi.output import Failure, Refusal
 
-COMMANDS = (info, doctor, hosts, explain, bench, report, tune, hang, top, trace, run_info, completion)
+COMMANDS = (info, doctor, hosts, explain, bench, report, tune, hang, top, trace, check, run_info, completion)
 EPILOG = (
     "Exit status: 0: success; 1: the command ran and failed or found a problem; 2: bad input or a missing requirement."
 )
