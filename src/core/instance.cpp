@@ -11,6 +11,7 @@
 #include "base/config.hpp"
 #include "base/futex.hpp"
 #include "base/log.hpp"
+#include "base/relax_core.hpp"
 #include "base/scope.hpp"
 #include "core/memory_registry.hpp"
 #include "core/progress_thread.hpp"
@@ -52,16 +53,6 @@ constexpr uint64_t kReservedDescriptors = 32;  // left to the program when ranks
 
 log::SlowPath unwatched("core.unwatched_processes",
                         "the death of a process of this host is noticed by the launcher only");
-
-inline void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");
-#else
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
-}
 
 /// Returns false if ranks that do not sleep outnumber the cores of this host.
 inline bool has_core(const Instance& instance) {
@@ -190,7 +181,7 @@ void Instance::idle(Wait& wait) {
     if (rounds % kTimedRounds == 0) {
       wait.seen_ns = monotonic_ns();
       if (wait.since_ns == 0) wait.since_ns = wait.seen_ns;
-      pause();
+      relax_core();
     }
     return;
   }
@@ -221,7 +212,7 @@ void Instance::idle(Wait& wait) {
   if (rounds >= first)
     leave_core(rounds);
   else
-    pause();
+    relax_core();
   if (!locked) return;
   relock(rounds >= first);
   waits.restore(wait.call);
@@ -235,7 +226,7 @@ void Instance::relock(bool yield) {
     if (yield)
       ::sched_yield();
     else
-      pause();
+      relax_core();
   }
   lock.lock();
 }

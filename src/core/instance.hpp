@@ -149,9 +149,13 @@ class Instance {
   }
   /// Releases the lock and wakes threads whose requests have completed.
   void release() {
+    wake_others();
+    lock.unlock();
+  }
+  /// Under the lock: wakes threads whose requests have completed.
+  void wake_others() {
     if (followers_ != nullptr || asleep_) [[unlikely]]
       wake_waiting();
-    lock.unlock();
   }
 
   std::unique_ptr<launch::Exchange> exchange;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/progress_thread.hpp"
 
-#include <signal.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "base/config.hpp"
 #include "base/futex.hpp"
 #include "base/log.hpp"
+#include "base/service_thread.hpp"
 #include "core/instance.hpp"
 
 namespace weft::core {
@@ -55,22 +55,14 @@ void ProgressThread::start_for_windows(Instance& instance) {
 
 std::unique_ptr<ProgressThread> ProgressThread::start(Instance& instance) {
   std::unique_ptr<ProgressThread> made(new ProgressThread(instance));
-  sigset_t blocked, before;  // signals of the program are handled by its own threads, but for faults
-  ::sigfillset(&blocked);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigdelset(&blocked, fault);
-  ::pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  const int failed = ::pthread_create(
-      &made->thread_, nullptr,
+  const int failed = start_service_thread(
+      made->thread_, "weft-progress",
       [](void* self) -> void* {
         static_cast<ProgressThread*>(self)->run();
         return nullptr;
       },
       made.get());
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failed == 0) {
-    ::pthread_setname_np(made->thread_, "weft-progress");
-    return made;
-  }
+  if (failed == 0) return made;
   not_started.hit(std::string("pthread_create: ") + std::strerror(failed));
   made->state_.store(ending, std::memory_order_relaxed);
   return nullptr;
