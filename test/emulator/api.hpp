@@ -72,6 +72,13 @@ struct CopyAttributes {  ///< CUmemcpyAttributes
   F(cuStreamQuery, cuStreamQuery, (Stream))                                                               \
   F(cuStreamSynchronize, cuStreamSynchronize, (Stream))                                                   \
   F(cuStreamGetCtx, cuStreamGetCtx, (Stream, Context*))                                                   \
+  F(cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo,                                                    \
+    (Stream, int*, uint64_t*, Graph*, const GraphNode**, size_t*))                                        \
+  F(cuUserObjectCreate, cuUserObjectCreate, (UserObject*, void*, void (*)(void*), unsigned, unsigned))    \
+  F(cuUserObjectRelease, cuUserObjectRelease, (UserObject, unsigned))                                     \
+  F(cuGraphRetainUserObject, cuGraphRetainUserObject, (Graph, UserObject, unsigned, unsigned))            \
+  F(cuStreamWaitValue32_v2, cuStreamWaitValue32, (Stream, Address, uint32_t, unsigned))                   \
+  F(cuStreamBatchMemOp_v2, cuStreamBatchMemOp, (Stream, unsigned, BatchMemOp*, unsigned))                 \
   F(cuStreamIsCapturing, cuStreamIsCapturing, (Stream, int*))                                             \
   F(cuStreamBeginCapture_v2, cuStreamBeginCapture, (Stream, int))                                         \
   F(cuStreamEndCapture, cuStreamEndCapture, (Stream, Graph*))                                             \

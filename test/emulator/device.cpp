@@ -82,6 +82,7 @@ World& world() {
     created->peer = number("EMUCUDA_PEER", 1) != 0;
     created->nvlink = number("EMUCUDA_NVLINK", 1) != 0;
     created->kernels = static_cast<unsigned>(number("EMUCUDA_KERNELS", 128));
+    created->connections = static_cast<unsigned>(number("CUDA_DEVICE_MAX_CONNECTIONS", 8));
     created->random = static_cast<uint32_t>(number("EMUCUDA_RESIDENT_KERNEL_EXITS", 0));
     const char* run = std::getenv("EMUCUDA_RUN");
     created->run_when_polled = run != nullptr && std::strcmp(run, "poll") == 0;
@@ -246,7 +247,8 @@ Code cuDeviceGetAttribute(int* value, int attribute, Ordinal ordinal) {
       {83, 1},  // managed memory
       {89, 1},
       {115, 1},
-      {125, 1}};  // concurrent managed, pools, IPC
+      {125, 1},  // concurrent managed, pools, IPC
+      {kDeviceStreamMemoryOperations, 1}};
   const auto at = values.find(attribute);
   *value = at != values.end() ? at->second : 0;
   return kSuccess;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Graphs: the captured operations of one stream, or one kernel node with updated parameters. Captures must
-// not contain events.
+// Graphs: the captured operations of one stream, or one kernel node with updated parameters, and user objects
+// that graphs retain. Captures must not contain events.
+#include <map>
 #include <set>
 
 #include "world.hpp"
@@ -22,6 +23,7 @@ Recording* find(void* handle) {
 Recording* copy_of(const Recording& other) {
   auto* copy = new Recording;
   for (const Operation& operation : other) copy->push_back(operation.clone());
+  copy->kept = other.kept;
   recordings().insert(copy);
   return copy;
 }
@@ -32,6 +34,19 @@ Code destroy(void* handle) {
   recordings().erase(recording);
   delete recording;
   return kSuccess;
+}
+
+/// Objects of cuUserObjectCreate that the creator has not released or moved yet.
+std::map<void*, std::shared_ptr<void>>& user_objects() {
+  static auto& instance = *new std::map<void*, std::shared_ptr<void>>;
+  return instance;
+}
+
+/// The recording of a graph, also of one whose capture goes on.
+Recording* find_graph(void* handle) {
+  for (const StreamObject* stream : world().streams)
+    if (stream->capture.get() == handle) return stream->capture.get();
+  return find(handle);
 }
 
 bool replayable(const Recording& recording) {
@@ -88,6 +103,52 @@ Code cuStreamBeginCapture_v2(Stream handle, int) {
   if (stream->capture != nullptr || stream == stream->context->legacy) return kCaptureUnsupported;
   stream->capture = std::make_unique<Recording>();
   stream->capture_invalid = false;
+  stream->capture->id = world().next_id++;
+  return kSuccess;
+}
+
+Code cuStreamGetCaptureInfo_v2(Stream handle, int* status, uint64_t* id, Graph* graph,
+                               const GraphNode** dependencies, size_t* count) {
+  const auto lock = lock_world();
+  StreamObject* stream = nullptr;
+  if (const Code code = stream_of(handle, &stream, Use::query); code != kSuccess) return code;
+  *status = stream->capture != nullptr ? 1 : 0;
+  if (stream->capture == nullptr) return kSuccess;
+  if (id != nullptr) *id = stream->capture->id;
+  if (graph != nullptr) *graph = stream->capture.get();
+  if (dependencies != nullptr) *dependencies = nullptr;
+  if (count != nullptr) *count = 0;
+  return kSuccess;
+}
+
+// `destroy` runs in any call or thread that releases the last reference, with the driver's lock held: it may
+// not call the driver.
+Code cuUserObjectCreate(UserObject* object, void* state, void (*destroy)(void*), unsigned references,
+                        unsigned flags) {
+  constexpr unsigned kNoDestructorSync = 1;
+  const auto lock = lock_world();
+  if (object == nullptr || destroy == nullptr || references != 1 || flags != kNoDestructorSync)
+    return kInvalidValue;
+  auto* key = new char;  // an address that no later object has
+  user_objects()[key] = std::shared_ptr<void>(state, destroy);
+  *object = key;
+  return kSuccess;
+}
+
+Code cuUserObjectRelease(UserObject object, unsigned count) {
+  const auto lock = lock_world();
+  return count == 1 && user_objects().erase(object) == 1 ? kSuccess : kInvalidValue;
+}
+
+Code cuGraphRetainUserObject(Graph graph, UserObject object, unsigned count, unsigned flags) {
+  constexpr unsigned kMove = 1;
+  const auto lock = lock_world();
+  Recording* recording = find_graph(graph);
+  const auto at = user_objects().find(object);
+  if (recording == nullptr || at == user_objects().end() || count != 1 || flags != kMove)
+    return kInvalidValue;
+  recording->kept.push_back(std::move(at->second));
+  user_objects().erase(at);
   return kSuccess;
 }
 
@@ -160,6 +221,7 @@ Code cuGraphLaunch(GraphExec executable, Stream handle) {
       if (operation.kernel == nullptr) return kInvalidValue;
       operation_copy.kernel = std::move(operation.kernel);  // one launch per update of the parameters
     }
+    if (&operation == &recording->back()) operation_copy.kept = recording->kept;
     enqueue(*stream, std::move(operation_copy));
   }
   return stream->context->sticky;

@@ -60,10 +60,40 @@ Code run(const Operation& operation) {
       operation.event->completed = std::max(operation.event->completed, operation.record);
       return kSuccess;
     case Operation::Type::wait:
+    case Operation::Type::wait_value:
     case Operation::Type::kernel:
       return kSuccess;
   }
   return kSuccess;
+}
+
+/// Whether the operation waits for a value that is not there yet.
+bool waits_for_value(const Operation& operation) {
+  if (operation.type != Operation::Type::wait_value) return false;
+  const char* word = translate(operation.dst, operation.width);
+  return word != nullptr &&
+         static_cast<int32_t>(__atomic_load_n(reinterpret_cast<const uint32_t*>(word), __ATOMIC_ACQUIRE) -
+                              static_cast<uint32_t>(operation.value)) < 0;
+}
+
+/// Whether the oldest operation of the stream is behind a wait for a value in the same hardware
+/// queue, or waits itself. Streams of one priority share CUDA_DEVICE_MAX_CONNECTIONS queues.
+bool held(const StreamObject& stream) {
+  const Operation& front = stream.queue.front();
+  if (waits_for_value(front)) return true;
+  for (const StreamObject* other : world().streams)
+    if (other != &stream && other->context == stream.context && other->priority == stream.priority &&
+        other->channel == stream.channel && !other->queue.empty() &&
+        other->queue.front().number < front.number && waits_for_value(other->queue.front()))
+      return true;
+  return false;
+}
+
+/// Whether a stream has come to a wait for a value. The value may have arrived since the last look.
+bool any_at_value() {
+  for (const StreamObject* stream : world().streams)
+    if (!stream->queue.empty() && stream->queue.front().type == Operation::Type::wait_value) return true;
+  return false;
 }
 
 /// The stream that blocks the oldest operation of this stream, if any.
@@ -101,6 +131,7 @@ bool give_turn(StreamObject& stream) {
 bool run_front(StreamObject& stream) {
   if (StreamObject* other = blocker(stream); other != nullptr) return run_front(*other);
   if (running(stream)) return give_turn(stream);
+  if (held(stream)) return false;
   Operation& front = stream.queue.front();
   if (front.kernel != nullptr && !can_start_kernel(stream)) return false;
   Code code = stream.from_weft ? injected_operation_fault() : kSuccess;
@@ -116,7 +147,7 @@ bool run_front(StreamObject& stream) {
 
 /// Whether the worker can run the oldest operation of a stream once it is due.
 bool can_run(const StreamObject& stream) {
-  if (stream.queue.empty() || running(stream) || blocker(stream) != nullptr) return false;
+  if (stream.queue.empty() || running(stream) || blocker(stream) != nullptr || held(stream)) return false;
   return stream.queue.front().kernel == nullptr || can_start_kernel(stream);
 }
 
@@ -135,6 +166,7 @@ uint64_t run_due() {
 
 void work() {
   constexpr uint64_t kIdleTurnIntervalNs = 20'000;  // interval of turns of an idle kernel
+  constexpr uint64_t kValueIntervalNs = 10'000;     // interval of looks at an awaited value
   ::prctl(PR_SET_TIMERSLACK, 1);
   auto lock = lock_world();
   for (;;) {
@@ -143,6 +175,8 @@ void work() {
     const uint64_t time = now();
     if (any_running() && (next == 0 || next > time + kIdleTurnIntervalNs))
       next = worked ? time : time + kIdleTurnIntervalNs;
+    if (!world().run_when_polled && any_at_value() && (next == 0 || next > time + kValueIntervalNs))
+      next = time + kValueIntervalNs;
     if (next == 0) {
       world().wake.wait(lock);
     } else if (next > time) {
@@ -174,12 +208,14 @@ void polled(StreamObject& stream) {
 
 enum class Waiting : uint8_t { none, for_kernels };
 
-Code create_stream(Stream* handle, unsigned flags, Waiting waiting) {
+Code create_stream(Stream* handle, unsigned flags, int priority, Waiting waiting) {
   EMUCUDA_CONTEXT();
   if (waiting == Waiting::for_kernels) wait_for_kernels(context->device);
   if ((flags & kStreamNonBlocking) == 0) forbid_weft("a stream that blocks stream 0");
   forbid_unsafe("cuStreamCreate outside relaxed capture mode");
   auto* stream = new StreamObject{context, (flags & kStreamNonBlocking) == 0, called_by_weft(), 0, {}, {}};
+  stream->priority = priority < 0 ? -1 : 0;
+  stream->channel = world().next_channel[priority < 0 ? 1 : 0]++ % world().connections;
   world().streams.insert(stream);
   *handle = stream;
   return kSuccess;
@@ -208,6 +244,7 @@ void enqueue(StreamObject& stream, Operation operation) {
     stream.capture->push_back(std::move(operation));
     return;
   }
+  operation.number = ++world().submissions;
   const bool legacy = stream.context->legacy == &stream;
   // Stream 0 and the blocking streams of its context wait for each other.
   for (StreamObject* other : world().streams)
@@ -261,15 +298,15 @@ void drain_all() {
 
 extern "C" {
 
-Code cuStreamCreate(Stream* handle, unsigned flags) { return create_stream(handle, flags, Waiting::none); }
+Code cuStreamCreate(Stream* handle, unsigned flags) { return create_stream(handle, flags, 0, Waiting::none); }
 /// Waits for kernels, as on a machine with four GPUs (p2p/device_full on H100, driver 13.0).
-Code cuStreamCreateWithPriority(Stream* handle, unsigned flags, int) {
-  return create_stream(handle, flags, Waiting::for_kernels);
+Code cuStreamCreateWithPriority(Stream* handle, unsigned flags, int priority) {
+  return create_stream(handle, flags, priority, Waiting::for_kernels);
 }
 
 Code cuStreamGetPriority(Stream handle, int* priority) {
   EMUCUDA_STREAM(handle);
-  *priority = 0;
+  *priority = stream->priority;
   return kSuccess;
 }
 
@@ -310,7 +347,9 @@ Code cuCtxSynchronize() {
 }
 
 Code cuStreamWaitEvent(Stream handle, Event event_handle, unsigned) {
-  EMUCUDA_STREAM(handle);
+  auto lock = lock_world();
+  StreamObject* stream = nullptr;
+  if (const Code code = stream_of(handle, &stream, Use::join); code != kSuccess) return code;
   if (stream->capture != nullptr) return kCaptureUnsupported;
   auto* event = static_cast<EventObject*>(event_handle);
   if (world().events.count(event) == 0) return kInvalidHandle;
@@ -319,25 +358,6 @@ Code cuStreamWaitEvent(Stream handle, Event event_handle, unsigned) {
   operation.record = event->recorded;
   enqueue(*stream, std::move(operation));
   return kSuccess;
-}
-
-static Code write_value(Stream handle, Address address, uint64_t value, size_t width) {
-  EMUCUDA_STREAM(handle);
-  if (address % width != 0 || find_allocation(address) == nullptr) return kInvalidValue;
-  Operation operation{Operation::Type::write};
-  operation.dst = address;
-  operation.value = value;
-  operation.width = width;
-  enqueue(*stream, std::move(operation));
-  return kSuccess;
-}
-
-Code cuStreamWriteValue32_v2(Stream handle, Address address, uint32_t value, unsigned) {
-  return write_value(handle, address, value, sizeof value);
-}
-
-Code cuStreamWriteValue64_v2(Stream handle, Address address, uint64_t value, unsigned) {
-  return write_value(handle, address, value, sizeof value);
 }
 
 Code cuEventCreate(Event* handle, unsigned) {
@@ -361,7 +381,7 @@ Code cuEventDestroy_v2(Event handle) {
 Code cuEventRecord(Event handle, Stream stream_handle) {
   EMUCUDA_EVENT(handle);
   StreamObject* stream = nullptr;
-  if (const Code code = stream_of(stream_handle, &stream); code != kSuccess) return code;
+  if (const Code code = stream_of(stream_handle, &stream, Use::join); code != kSuccess) return code;
   if (event->context != stream->context) return kInvalidHandle;
   if (stream->capture != nullptr) return kCaptureUnsupported;
   event->stream = stream;

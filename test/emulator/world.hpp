@@ -40,8 +40,7 @@ inline constexpr Code kPeerAccessAlreadyEnabled = 704, kHostMemoryAlreadyRegiste
 
 struct StreamObject;
 struct Operation;
-/// Captured operations of one stream, in order.
-using Recording = std::vector<Operation>;
+struct Recording;
 
 struct ContextObject {
   int device = 0;  // ordinal
@@ -90,7 +89,7 @@ struct EventObject {
 };
 
 struct Operation {
-  enum class Type { copy, fill, write, record, wait, kernel } type;
+  enum class Type { copy, fill, write, record, wait, wait_value, kernel } type;
   /// Bytes that a copy reads: those in memory when it runs, its snapshot, or both, which must be equal.
   enum class Source { memory, snapshot, unchanged };
   uintptr_t dst = 0, src = 0;
@@ -101,10 +100,18 @@ struct Operation {
   Source source = Source::memory;
   std::vector<char> snapshot{};  // source bytes when the copy was queued
   std::unique_ptr<Kernel> kernel{};
-  bool running = false;  // the kernel has had its first turn
-  uint64_t due = 0;      // ns
+  bool running = false;                       // the kernel has had its first turn
+  uint64_t due = 0;                           // ns
+  uint64_t number = 0;                        // of the submission, in the process
+  std::vector<std::shared_ptr<void>> kept{};  // user objects of the graph, until its launch has ended
   /// A copy, as queued by the replay of a graph.
   [[nodiscard]] Operation clone() const;
+};
+
+/// Captured operations of one stream, in order, with the user objects that the graph retains.
+struct Recording : std::vector<Operation> {
+  std::vector<std::shared_ptr<void>> kept{};
+  uint64_t id = 0;  // of the capture
 };
 
 struct StreamObject {
@@ -116,6 +123,8 @@ struct StreamObject {
   std::unique_ptr<Recording> capture{};  // set during capture
   bool capture_invalid = false;          // by a call that captures forbid
   uint64_t ended = 0;                    // operations that have left the queue
+  int priority = 0;                      // clamped to -1 (highest) or 0
+  unsigned channel = 0;                  // hardware queue among those of its priority
 };
 
 struct Device {
@@ -158,7 +167,10 @@ struct World {
   std::set<EventObject*> events;
   std::vector<StreamObject*> destroyed_streams;  // kept: pending operations may refer to them
   std::vector<EventObject*> destroyed_events;
-  uint64_t next_id = 1;  // buffers, physical memory and contexts
+  uint64_t next_id = 1;      // buffers, physical memory, contexts and captures
+  unsigned connections = 8;  // hardware queues of each priority: CUDA_DEVICE_MAX_CONNECTIONS
+  unsigned next_channel[2] = {0, 0};
+  uint64_t submissions = 0;
 };
 
 [[nodiscard]] World& world();
@@ -213,8 +225,8 @@ void release_physical(PhysicalObject* physical);
 /// Total number of open handles of cuMemCreate and imported memory.
 [[nodiscard]] size_t open_handles();
 
-/// Weft may query a default stream, but put no work into it.
-enum class Use : uint8_t { work, query };
+/// Weft may query a default stream and join it by events, but put no other work into it.
+enum class Use : uint8_t { work, query, join };
 /// The stream of a handle in the current context; 0 is the legacy stream.
 [[nodiscard]] Code stream_of(Stream handle, StreamObject** stream, Use use = Use::work);
 void enqueue(StreamObject& stream, Operation operation);

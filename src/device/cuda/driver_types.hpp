@@ -17,6 +17,7 @@ using Function = void*;
 using Graph = void*;
 using GraphNode = void*;
 using GraphExec = void*;
+using UserObject = void*;
 using Address = unsigned long long;  ///< CUdeviceptr
 
 inline constexpr Code kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3,
@@ -39,7 +40,8 @@ inline constexpr unsigned kMemoryHost = 1, kMemoryDevice = 2, kMemoryUnified = 4
 /// CUdevice_attribute
 inline constexpr int kDeviceMaxPitch = 11, kDeviceMultiprocessors = 16, kDeviceComputeMode = 20,
                      kDevicePciBus = 33, kDevicePciDevice = 34, kDevicePciDomain = 50,
-                     kDeviceCapabilityMajor = 75, kDeviceCapabilityMinor = 76, kDeviceMpsEnabled = 133;
+                     kDeviceCapabilityMajor = 75, kDeviceCapabilityMinor = 76,
+                     kDeviceStreamMemoryOperations = 122, kDeviceMpsEnabled = 133;
 
 /// CUcomputemode
 inline constexpr int kComputeModeDefault = 0, kComputeModeProhibited = 2, kComputeModeExclusiveProcess = 3;
@@ -74,6 +76,18 @@ union NodeAttribute {                    ///< CUlaunchAttributeValue
   char bytes[64];
   int priority;
 };
+
+inline constexpr int kMemOpWait32 = 1, kMemOpWrite32 = 2;  ///< CUstreamBatchMemOpType
+struct BatchMemOp {                                        ///< CUstreamBatchMemOpParams
+  int operation;
+  Address address;
+  uint64_t value;
+  unsigned flags;  // 0: wait until the word is at least the value; write after a fence of the whole system
+  Address alias;
+  uint64_t reserved;
+};
+inline constexpr unsigned kUserObjectNoDestructorSync = 1;  ///< CU_USER_OBJECT_NO_DESTRUCTOR_SYNC
+inline constexpr unsigned kUserObjectMove = 1;              ///< CU_GRAPH_USER_OBJECT_MOVE
 
 struct UuidBytes {  ///< CUuuid
   char bytes[16];
