@@ -185,16 +185,20 @@ typedef struct MPIX_ABI_Stream* MPIX_Stream;
 int MPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int value_size);
 
 /* Creates a stream. Hints: "type" = "cudaStream_t" and "value" = the cudaStream_t (or CUstream), set with
-   MPIX_Info_set_hex. The CUDA stream must not be a default stream and must outlive the communicators
-   created with it. Without "type" (or with MPI_INFO_NULL) the stream has no GPU. MPIX_Stream_free frees the
-   handle. */
+   MPIX_Info_set_hex. The CUDA stream must outlive the communicators created with it; a default stream
+   belongs to the GPU that is current. "weft_stream_order" = "true": ordinary calls on communicators of the
+   stream are enqueued (docs/streams.md). "weft_stream_order_pinned" = "true": they access pinned host memory
+   in stream order, too. Without "type" (or with MPI_INFO_NULL) the stream has no GPU. MPIX_Stream_free frees
+   the handle. */
 int MPIX_Stream_create(MPI_Info info, MPIX_Stream* stream);
 int MPIX_Stream_free(MPIX_Stream* stream);
 
 /* Duplicates comm and attaches the stream of this rank. Collective. Either all ranks pass a GPU stream or
-   none does. GPU streams allow enqueued operations; MPI_ERR_UNSUPPORTED_OPERATION on all ranks if some GPUs
+   none does; with "weft_stream_order" in the hints of one rank's stream, any ranks may pass none. GPU streams
+   allow enqueued operations: kernels execute them, or the host, if a rank passes a default stream or the GPUs
    cannot map each other's memory. Free the communicator (collective; waits for the streams) before the
-   stream. */
+   stream.
+   */
 int MPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm);
 /* MPIX_Stream_comm_create with count streams (1 or more, each may be MPIX_STREAM_NULL); count may differ
    between ranks. MPIX_Stream_send and related calls send from a stream of one rank to a stream of another and
@@ -203,6 +207,16 @@ int MPIX_Stream_comm_create_multiplex(MPI_Comm comm, int count, MPIX_Stream arra
                                       MPI_Comm* newcomm);
 /* Returns stream number idx (from 0) of comm; MPIX_STREAM_NULL if comm has no stream. */
 int MPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* stream);
+
+/* Makes the calls of this rank on comm, and on windows made from it afterwards, run in the order of a GPU
+   stream; MPIX_STREAM_NULL, or a stream without GPU: on the host again. Local; other ranks may do so or not.
+   Allowed during a capture of the stream. docs/streams.md tells which calls are enqueued, and which make the
+   host wait. MPI_ERR_UNSUPPORTED_OPERATION: the streams of the GPU cannot await words in memory. */
+int MPIX_Comm_set_stream(MPI_Comm comm, MPIX_Stream stream);
+/* Stores the error class of the first call on comm, or on its windows, that has failed in stream order since
+   the last time, and clears it; MPI_SUCCESS: none. The next call on comm returns it otherwise.
+   MPIX_Last_error_message has its text, with the rank that has failed if there is one. */
+int MPIX_Comm_stream_error(MPI_Comm comm, int* errorclass);
 
 /* Sends from stream number source_stream_index of the sender to stream number dest_stream_index of the
    receiver; the index is 0 for a rank with one stream or none. source must not be MPI_ANY_SOURCE. Streams

@@ -30,6 +30,8 @@ int PMPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcom
 int PMPIX_Stream_comm_create_multiplex(MPI_Comm comm, int count, MPIX_Stream array_of_streams[],
                                        MPI_Comm* newcomm);
 int PMPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* stream);
+int PMPIX_Comm_set_stream(MPI_Comm comm, MPIX_Stream stream);
+int PMPIX_Comm_stream_error(MPI_Comm comm, int* errorclass);
 int PMPIX_Stream_send(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
                       int source_stream_index, int dest_stream_index);
 int PMPIX_Stream_recv(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,

@@ -38,6 +38,7 @@
 #include "launch/launch.hpp"
 #include "p2p/p2p.hpp"
 #include "spawn/spawn.hpp"
+#include "stream/ordered.hpp"
 #include "stream/queue.hpp"
 #include "transport/shm/access.hpp"
 #include "transport/shm/shm.hpp"
@@ -272,6 +273,16 @@ void start_progress_thread() {
   end_progress_thread_at_exit();
 }
 
+Status take_locks() {
+  core::Instance& instance = *g_instance;
+  if (instance.threaded) return {};
+  if (instance.in_unlocked_callback())
+    return Error(Errc::other, "stream order begins in a callback: call the function outside of callbacks");
+  instance.threaded = true;
+  instance.waits.set_state(false, true);
+  return {};
+}
+
 core::Communicator* predefined_of_session(MPI_Comm handle) {
   core::Instance& instance = *g_instance;
   if (world.load() == World::finalized) return nullptr;
@@ -298,7 +309,10 @@ void log_counters() {
 void release_instance() {
   const std::lock_guard guard(lifecycle);
   core::Instance& instance = *g_instance;
-  if (user_count == 1) end_progress_thread(instance);
+  if (user_count == 1) {
+    end_progress_thread(instance);
+    stream::end_threads(instance);
+  }
   const auto lock = lock_of(instance);
   if (--user_count != 0) return;
   const core::PublishedCall published(

@@ -20,6 +20,9 @@ namespace weft::api {
 /// Starts the progress thread of progress.thread=auto; the last action of a call on a window that messages
 /// reach.
 void start_progress_thread();
+/// Makes the following calls take the instance lock, since threads of the library will. Called outside of any
+/// call's lock: before an EntryPoint, or as the last action of a call. Error in a user callback.
+[[nodiscard]] Status take_locks();
 /// Removes a user. After the last one MPI is finalized until the next acquire_instance().
 void release_instance();
 

@@ -6,6 +6,7 @@
 #include "api/check.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
+#include "api/ordered.hpp"
 #include "api/requests.hpp"
 #include "api/status.hpp"
 #include "p2p/p2p.hpp"
@@ -223,6 +224,8 @@ Status Mrecv(void* buf, MPI_Count count, Datatype& type, MPI_Message* message, M
   // The message's reference is released when the transfer completes.
   const auto held = core::Ref<Communicator>::share(p2p::communicator_of(**found));
   Communicator& comm = *held;
+  if (comm.order != nullptr) [[unlikely]]
+    WEFT_TRY(with_error_communicator(&comm, ordered::settle(comm, "MPI_Mrecv")));
   *message = MPI_MESSAGE_NULL;
   Transfer transfer(Kind::receive);
   p2p::post_matched_receive(transfer, buffer_of(buf, count, type), **found, comm);
@@ -241,10 +244,12 @@ Status Imrecv(void* buf, MPI_Count count, Datatype& type, MPI_Message* message, 
   } else {
     auto found = message_of(*message);
     if (!found) return std::move(found).error();
+    Communicator& comm = *p2p::communicator_of(**found);
+    if (comm.order != nullptr) [[unlikely]]
+      WEFT_TRY(with_error_communicator(&comm, ordered::settle(comm, "MPI_Imrecv")));
     transfer = p2p::create_transfer(Kind::receive);
     if (transfer == nullptr) return no_more_requests();
-    p2p::post_matched_receive(*transfer, buffer_of(buf, count, type), **found,
-                              *p2p::communicator_of(**found));
+    p2p::post_matched_receive(*transfer, buffer_of(buf, count, type), **found, comm);
   }
   *message = MPI_MESSAGE_NULL;
   *request = handle_of(*transfer);

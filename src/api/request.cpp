@@ -4,6 +4,7 @@
 
 #include "api/check.hpp"
 #include "api/impl.hpp"
+#include "api/ordered.hpp"
 #include "api/requests.hpp"
 #include "api/status.hpp"
 #include "api/stream.hpp"
@@ -75,6 +76,15 @@ Status Wait(MPI_Request* handle, MPI_Status* status) {
   auto request = active_request(*handle);
   if (!request) return std::move(request).error();
   if (*request == nullptr) return fill_empty(status), Status{};
+  if ((*request)->kind == core::Request::Kind::ordered) [[unlikely]] {
+    if (status == MPI_STATUS_IGNORE) {
+      core::Communicator* const comm = (*request)->comm;
+      auto left = ordered::wait_in_stream("MPI_Wait", {handle, 1}, {});
+      if (!left) return with_error_communicator(comm, std::move(left).error());
+      if (*left) return {};
+    }
+    WEFT_TRY(with_error_communicator((*request)->comm, ordered::allow_host_wait(**request)));
+  }
   core::wait(*g_instance, **request);
   return complete_request(handle, **request, status);
 }
@@ -87,6 +97,8 @@ Status Test(MPI_Request* handle, int* flag, MPI_Status* status) {
     *flag = 1;
     return fill_empty(status), Status{};
   }
+  if ((*request)->kind == core::Request::Kind::ordered) [[unlikely]]
+    WEFT_TRY(with_error_communicator((*request)->comm, ordered::allow_host_test(**request)));
   if (!(*request)->complete()) g_instance->poll_once({.request = *request});
   if (!(*request)->complete()) return {};
   *flag = 1;
@@ -98,6 +110,8 @@ Status Request_get_status(MPI_Request handle, int* flag, MPI_Status* status) {
   if (!request) return std::move(request).error();
   *flag = 1;
   if (*request == nullptr) return fill_empty(status), Status{};
+  if ((*request)->kind == core::Request::Kind::ordered) [[unlikely]]
+    WEFT_TRY(with_error_communicator((*request)->comm, ordered::allow_host_test(**request)));
   if (!(*request)->complete()) g_instance->poll_once({.request = *request});
   *flag = (*request)->complete();
   if (*flag == 0) return {};

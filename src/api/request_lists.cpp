@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/impl.hpp"
+#include "api/ordered.hpp"
 #include "api/requests.hpp"
 #include "api/status.hpp"
 #include "api/stream.hpp"
@@ -32,6 +33,25 @@ bool is_completed_send(MPI_Request handle) {
 }
 
 enum class Completes { one, many };  // entries of a list by one call
+
+/// Whether some active request of a list is in stream order. Precondition: count_active().
+bool any_ordered(int count, const MPI_Request* handles) {
+  return std::any_of(handles, handles + count, [](MPI_Request handle) {
+    return handle != MPI_REQUEST_NULL && !is_completed_send(handle) &&
+           reinterpret_cast<core::Request*>(handle)->kind == core::Request::Kind::ordered;
+  });
+}
+
+/// Before the host completes requests of a list: refuses captured operations. A list that mixes
+/// requests with and without stream order is completed by the host, too.
+Status allow_host(int count, const MPI_Request* handles, Status (*allow)(core::Request&)) {
+  for (int i = 0; i < count; ++i) {
+    if (handles[i] == MPI_REQUEST_NULL || is_completed_send(handles[i])) continue;
+    auto& request = *reinterpret_cast<core::Request*>(handles[i]);
+    WEFT_TRY(with_error_communicator(request.comm, allow(request)));
+  }
+  return {};
+}
 
 /// Returns the number of active requests, or an error before any wait: for an invalid handle, or, if a call
 /// completes many entries, for a second entry of a request that completion frees.
@@ -168,6 +188,14 @@ Status no_active(int* index, int* flag, MPI_Status* status) {
 Status Waitall(int count, MPI_Request* handles, MPI_Status* statuses) {
   auto active = count_active(count, handles, Completes::many);
   if (!active) return std::move(active).error();
+  if (g_instance->threaded && any_ordered(count, handles)) [[unlikely]] {
+    if (statuses == MPI_STATUSES_IGNORE) {
+      auto left = ordered::wait_in_stream("MPI_Waitall", {handles, static_cast<size_t>(count)}, {});
+      if (!left) return std::move(left).error();
+      if (*left) return {};
+    }
+    WEFT_TRY(allow_host(count, handles, ordered::allow_host_wait));
+  }
   for (int i = 0; i < count; ++i)
     if (pending(handles[i])) core::wait(*g_instance, *reinterpret_cast<core::Request*>(handles[i]));
   return complete_all(count, handles, statuses);
@@ -177,6 +205,7 @@ Status Testall(int count, MPI_Request* handles, int* flag, MPI_Status* statuses)
   *flag = 0;
   auto active = count_active(count, handles, Completes::many);
   if (!active) return std::move(active).error();
+  if (g_instance->threaded) WEFT_TRY(allow_host(count, handles, ordered::allow_host_test));
   if (*active != 0) poll_once(count, handles);
   for (int i = 0; i < count; ++i)
     if (pending(handles[i])) return {};
@@ -187,6 +216,7 @@ Status Testall(int count, MPI_Request* handles, int* flag, MPI_Status* statuses)
 Status Waitany(int count, MPI_Request* handles, int* index, MPI_Status* status) {
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
+  if (g_instance->threaded) WEFT_TRY(allow_host(count, handles, ordered::allow_host_wait));
   if (*active == 0) return no_active(index, nullptr, status);
   core::wait_until(
       *g_instance, [&] { return (*index = find_completed(count, handles)) >= 0; },
@@ -199,6 +229,7 @@ Status Testany(int count, MPI_Request* handles, int* index, int* flag, MPI_Statu
   *index = MPI_UNDEFINED;
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
+  if (g_instance->threaded) WEFT_TRY(allow_host(count, handles, ordered::allow_host_test));
   if (*active == 0) return no_active(index, flag, status);
   poll_once(count, handles);
   const int found = find_completed(count, handles);
@@ -211,6 +242,7 @@ Status Testany(int count, MPI_Request* handles, int* index, int* flag, MPI_Statu
 Status Waitsome(int incount, MPI_Request* handles, int* outcount, int* indices, MPI_Status* statuses) {
   auto active = count_active(incount, handles, Completes::many);
   if (!active) return std::move(active).error();
+  if (g_instance->threaded) WEFT_TRY(allow_host(incount, handles, ordered::allow_host_wait));
   *outcount = MPI_UNDEFINED;
   if (*active == 0) return {};
   core::wait_until(
@@ -221,6 +253,7 @@ Status Waitsome(int incount, MPI_Request* handles, int* outcount, int* indices, 
 Status Testsome(int incount, MPI_Request* handles, int* outcount, int* indices, MPI_Status* statuses) {
   auto active = count_active(incount, handles, Completes::many);
   if (!active) return std::move(active).error();
+  if (g_instance->threaded) WEFT_TRY(allow_host(incount, handles, ordered::allow_host_test));
   *outcount = MPI_UNDEFINED;
   if (*active == 0) return {};
   poll_once(incount, handles);
@@ -233,6 +266,7 @@ Status Request_get_status_all(int count, const MPI_Request* handles, int* flag, 
   *flag = 0;
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
+  if (g_instance->threaded) WEFT_TRY(allow_host(count, handles, ordered::allow_host_test));
   if (*active != 0) poll_once(count, handles);
   for (int i = 0; i < count; ++i)
     if (pending(handles[i])) return {};
@@ -247,6 +281,7 @@ Status Request_get_status_any(int count, const MPI_Request* handles, int* index,
   *index = MPI_UNDEFINED;
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
+  if (g_instance->threaded) WEFT_TRY(allow_host(count, handles, ordered::allow_host_test));
   if (*active == 0) return no_active(index, flag, status);
   poll_once(count, handles);
   const int found = find_completed(count, handles);
@@ -260,6 +295,7 @@ Status Request_get_status_some(int incount, const MPI_Request* handles, int* out
                                MPI_Status* statuses) {
   auto active = count_active(incount, handles);
   if (!active) return std::move(active).error();
+  if (g_instance->threaded) WEFT_TRY(allow_host(incount, handles, ordered::allow_host_test));
   *outcount = MPI_UNDEFINED;
   if (*active == 0) return {};
   poll_once(incount, handles);

@@ -13,10 +13,14 @@
 #include "api/errors.hpp"
 #include "api/extension.hpp"
 #include "api/handles.hpp"
+#include "api/impl.hpp"
+#include "api/instance.hpp"
 #include "api/objects.hpp"
+#include "api/ordered.hpp"
 #include "coll/construct/communicators.hpp"
 #include "device/memory.hpp"
 #include "stream/multiplex.hpp"
+#include "stream/ordered.hpp"
 #include "stream/queue.hpp"
 
 namespace weft::api {
@@ -76,7 +80,7 @@ Status comm_create(Communicator& parent, MPIX_Stream handle, MPI_Comm* newcomm) 
 struct EnqueueArguments {
   Communicator* comm = nullptr;
   Datatype* type = nullptr;
-  Queue* queue = nullptr;
+  Queue* queue = nullptr;  ///< null: the host executes the operation
 };
 
 /// Resolves handles and checks arguments of an enqueued send or receive.
@@ -91,15 +95,18 @@ Result<EnqueueArguments> check(EntryPoint& entry, const void* buf, MPI_Count cou
   if (count < 0) return negative(Errc::count, "count", count);
   if (!found.type->committed()) return uncommitted("datatype", *found.type);
   const char* const name = receives ? "source" : "dest";
-  if (receives && rank == MPI_ANY_SOURCE)
+  const bool by_host = ordered::enqueues_extensions(*found.comm);
+  if (receives && rank == MPI_ANY_SOURCE && !by_host)
     return Error(
         Errc::unsupported,
         "source is MPI_ANY_SOURCE: an enqueued receive needs a specific source (MPI_ANY_TAG is allowed)");
-  if (rank != MPI_PROC_NULL && !is_valid_rank(rank, found.comm->size()))
+  if (rank != MPI_PROC_NULL && !is_valid_rank(rank, found.comm->size()) &&
+      !(receives && rank == MPI_ANY_SOURCE))
     return bad_rank(name, rank, found.comm->size(), false);
   if (!is_valid_tag(tag) && !(receives && tag == MPI_ANY_TAG)) return bad_tag("tag", tag, receives);
   if (!valid_data(buf, count, *found.type) && (rank != MPI_PROC_NULL || !valid_size(count, *found.type)))
     return bad_data("buf", "count", count, *found.type);
+  if (by_host) return found;
   auto queue = stream::queue_of(*found.comm);
   if (!queue) return std::move(queue).error();
   found.queue = *queue;
@@ -123,6 +130,12 @@ int send(const char* call, const void* buf, MPI_Count count, MPI_Datatype dataty
   return guarded(entry, [&]() -> int {
     auto checked = check(entry, buf, count, datatype, dest, tag, comm, false);
     if (!checked) return entry.fail(std::move(checked).error());
+    if (checked->queue == nullptr)
+      return entry.finish(
+          ordered::run({*checked->comm, call, {buf}, {checked->type}},
+                       [=, type = ordered::keep(*checked->type), target = checked->comm]() -> Status {
+                         return impl::Send(buf, count, *type, dest, tag, *target);
+                       }));
     return entry.finish(checked->queue->send(p2p::buffer_of(buf, count, *checked->type), dest, tag));
   });
 }
@@ -135,6 +148,12 @@ int receive(const char* call, void* buf, MPI_Count count, MPI_Datatype datatype,
     if (!checked) return entry.fail(std::move(checked).error());
     auto address = status_address(status);
     if (!address) return entry.fail(std::move(address).error());
+    if (checked->queue == nullptr)
+      return entry.finish(
+          ordered::run({*checked->comm, call, {buf}, {checked->type}},
+                       [=, type = ordered::keep(*checked->type), target = checked->comm]() -> Status {
+                         return impl::Recv(buf, count, *type, source, tag, *target, status);
+                       }));
     return entry.finish(
         checked->queue->receive(p2p::buffer_of(buf, count, *checked->type), source, tag, *address));
   });
@@ -149,6 +168,13 @@ int start(const char* call, const void* buf, MPI_Count count, MPI_Datatype datat
     auto checked = check(entry, buf, count, datatype, rank, tag, comm, receives);
     if (!checked) return entry.fail(std::move(checked).error());
     if (request == nullptr) return entry.fail(null_pointer("request"));
+    if (checked->queue == nullptr)
+      return entry.finish(ordered::start(
+          {*checked->comm, call, {buf}, {checked->type}}, request,
+          [=, type = ordered::keep(*checked->type), target = checked->comm](MPI_Request* made) -> Status {
+            return receives ? impl::Irecv(const_cast<void*>(buf), count, *type, rank, tag, *target, made)
+                            : impl::Isend(buf, count, *type, rank, tag, *target, made);
+          }));
     const p2p::Buffer buffer = p2p::buffer_of(buf, count, *checked->type);
     register_request_slab(check_request);
     auto started = receives ? checked->queue->start_receive(buffer, rank, tag)
@@ -171,9 +197,34 @@ Result<stream::Request*> enqueued(MPI_Request handle, size_t index) {
   return reinterpret_cast<stream::Request*>(handle);
 }
 
+/// Whether the requests of a list are executed by the host.
+bool by_host(int count, const MPI_Request* handles) {
+  for (int i = 0; i < count; ++i) {
+    if (handles[i] == MPI_REQUEST_NULL) continue;
+    const core::Request* const request = to_request(handles[i]);
+    return request != nullptr && request->kind == core::Request::Kind::ordered;
+  }
+  return false;
+}
+
+Status wait_by_host(const char* call, int count, MPI_Request* handles, MPI_Status* statuses) {
+  for (int i = 0; i < count; ++i) {
+    const core::Request* const request = handles[i] == MPI_REQUEST_NULL ? nullptr : to_request(handles[i]);
+    if (handles[i] != MPI_REQUEST_NULL && (request == nullptr || request->detached))
+      return bad_handle_at(HandleKind::request, "array_of_requests", static_cast<size_t>(i), handles[i]);
+    auto address = status_address(statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i);
+    if (!address) return std::move(address).error();
+  }
+  auto left = ordered::wait_in_stream(call, {handles, static_cast<size_t>(count)},
+                                      {.extension = true, .statuses = statuses});
+  if (!left) return std::move(left).error();
+  return *left ? Status() : impl::Waitall(count, handles, statuses);
+}
+
 /// Enqueues one wait for all requests. They must belong to one communicator, because its queue launches the
 /// wait.
 Status wait(EntryPoint& entry, int count, MPI_Request* handles, MPI_Status* statuses) {
+  if (by_host(count, handles)) return wait_by_host(entry.call(), count, handles, statuses);
   std::vector<stream::Request*> requests;
   std::vector<stream::StatusAddress> addresses;
   for (int i = 0; i < count; ++i) {
@@ -262,15 +313,27 @@ WEFT_EXPORT int PMPIX_Stream_free(MPIX_Stream* stream) {
 }
 WEFT_ALIAS(MPIX_Stream_free, (MPIX_Stream * stream));
 
-WEFT_EXPORT int PMPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm) {
+/// Creates the communicator under an EntryPoint.
+static int create_stream_comm(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm, bool& by_host) {
   EntryPoint entry("MPIX_Stream_comm_create");
   return guarded(entry, [&]() -> int {
     Communicator* object = to_communicator(comm);
     if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
     entry.set_error_owner(*object);
     if (newcomm == nullptr) return entry.fail(null_pointer("newcomm"));
-    return entry.finish(comm_create(*object, stream, newcomm));
+    weft::Status created = comm_create(*object, stream, newcomm);
+    by_host = created.ok() && to_communicator(*newcomm)->order != nullptr;
+    return entry.finish(std::move(created));
   });
+}
+
+WEFT_EXPORT int PMPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm) {
+  bool by_host = false;
+  const int code = create_stream_comm(comm, stream, newcomm, by_host);
+  if (!by_host) return code;
+  if (weft::Status taken = take_locks(); !taken.ok())
+    return fail("MPIX_Stream_comm_create", *to_communicator(*newcomm), std::move(taken).error());
+  return code;
 }
 WEFT_ALIAS(MPIX_Stream_comm_create, (MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm));
 
@@ -292,6 +355,39 @@ WEFT_EXPORT int PMPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* strea
   });
 }
 WEFT_ALIAS(MPIX_Comm_get_stream, (MPI_Comm comm, int idx, MPIX_Stream* stream));
+
+WEFT_EXPORT int PMPIX_Comm_set_stream(MPI_Comm comm, MPIX_Stream stream) {
+  weft::Status taken = g_state.load() == State::running ? take_locks() : weft::Status();
+  EntryPoint entry("MPIX_Comm_set_stream");
+  return guarded(entry, [&]() -> int {
+    if (!taken.ok()) return entry.fail(std::move(taken).error());
+    Communicator* object = to_communicator(comm);
+    if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
+    entry.set_error_owner(*object);
+    Stream* found = stream == MPIX_STREAM_NULL ? nullptr : to_stream(stream);
+    if (stream != MPIX_STREAM_NULL && found == nullptr) return entry.fail(bad_stream("stream"));
+    return entry.finish(weft::stream::set_stream(*object, found));
+  });
+}
+WEFT_ALIAS(MPIX_Comm_set_stream, (MPI_Comm comm, MPIX_Stream stream));
+
+WEFT_EXPORT int PMPIX_Comm_stream_error(MPI_Comm comm, int* errorclass) {
+  EntryPoint entry("MPIX_Comm_stream_error");
+  return guarded(entry, [&]() -> int {
+    Communicator* object = to_communicator(comm);
+    if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
+    entry.set_error_owner(*object);
+    if (errorclass == nullptr) return entry.fail(null_pointer("errorclass"));
+    *errorclass = MPI_SUCCESS;
+    auto* const order = weft::stream::order::Order::of(*object);
+    const weft::Status failed = order != nullptr ? order->take_error() : weft::Status();
+    if (failed.ok()) return MPI_SUCCESS;
+    *errorclass = code_of(failed.error());
+    remember_error(*errorclass, failed.error().message());
+    return MPI_SUCCESS;
+  });
+}
+WEFT_ALIAS(MPIX_Comm_stream_error, (MPI_Comm comm, int* errorclass));
 
 #define WEFT_ENQUEUE(suffix, Count)                                                                          \
   WEFT_EXPORT int PMPIX_Send_enqueue##suffix(const void* buf, Count count, MPI_Datatype datatype, int dest,  \

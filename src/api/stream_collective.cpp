@@ -12,7 +12,9 @@
 #include "api/errors.hpp"
 #include "api/extension.hpp"
 #include "api/handles.hpp"
+#include "api/impl.hpp"
 #include "api/objects.hpp"
+#include "api/ordered.hpp"
 #include "stream/queue.hpp"
 
 namespace weft::api {
@@ -30,6 +32,7 @@ class EnqueuedCall {
       return;
     }
     entry_.set_error_owner(*comm_);
+    if (ordered::enqueues_extensions(*comm_)) return;
     auto queue = stream::queue_of(*comm_);
     if (queue)
       queue_ = *queue;
@@ -56,12 +59,18 @@ class EnqueuedCall {
   }
   [[nodiscard]] bool ok() const { return status_.ok(); }
   [[nodiscard]] Communicator& comm() const { return *comm_; }
-  int run(prepare::Collective&& prepared) {
-    if (!prepared.status.ok()) return entry_.fail(std::move(prepared.status).error());
+  /// Enqueues the kernel of a call that `prepare()` describes, or `function`, which the host executes.
+  template <class Prepare, class Function>
+  int run(std::initializer_list<const void*> buffers, std::initializer_list<const Datatype*> types,
+          Prepare&& prepare, Function function) {
+    if (queue_ == nullptr)
+      return entry_.finish(ordered::run({*comm_, entry_.call(), buffers, types}, std::move(function)));
+    const auto prepared = prepare();
+    if (!prepared.status.ok()) return entry_.fail(prepared.status.error().copy());
     if (prepared.call.scaled)
       return entry_.fail(Error(Errc::op, "op = " + prepared.call.op->name +
-                                             " scales, which enqueued reductions do not: use MPI_SUM, and a "
-                                             "kernel of the program"));
+                                             " scales, which kernels in streams do not: use MPI_SUM, and a "
+                                             "kernel of the program, or a communicator in stream order"));
     return entry_.finish(queue_->collective(prepared.call));
   }
   /// Refuses data that cannot be at `buffer`, for example at a null address.
@@ -95,7 +104,13 @@ int allreduce(const char* call, const void* sendbuf, void* recvbuf, MPI_Count co
     call_state.data("sendbuf", sendbuf, "count", count, type);
     call_state.data("recvbuf", recvbuf, "count", count, type);
     if (!call_state.ok()) return call_state.fail_call();
-    return call_state.run(prepare::Allreduce(sendbuf, recvbuf, count, *type, *operation, call_state.comm()));
+    Communicator& on = call_state.comm();
+    return call_state.run(
+        {sendbuf, recvbuf}, {type},
+        [&] { return prepare::Allreduce(sendbuf, recvbuf, count, *type, *operation, on); },
+        [=, &on, kept = ordered::keep(*type), op_kept = ordered::keep(*operation)]() -> Status {
+          return impl::Allreduce(sendbuf, recvbuf, count, *kept, *op_kept, on);
+        });
   });
 }
 
@@ -111,8 +126,13 @@ int reduce_scatter_block(const char* call, const void* sendbuf, void* recvbuf, M
       call_state.data("recvbuf", recvbuf, "recvcount", recvcount, type, sendbuf == MPI_IN_PLACE ? ranks : 1);
     }
     if (!call_state.ok()) return call_state.fail_call();
+    Communicator& on = call_state.comm();
     return call_state.run(
-        prepare::ReduceScatterBlock(sendbuf, recvbuf, recvcount, *type, *operation, call_state.comm()));
+        {sendbuf, recvbuf}, {type},
+        [&] { return prepare::ReduceScatterBlock(sendbuf, recvbuf, recvcount, *type, *operation, on); },
+        [=, &on, kept = ordered::keep(*type), op_kept = ordered::keep(*operation)]() -> Status {
+          return impl::Reduce_scatter_block(sendbuf, recvbuf, recvcount, *kept, *op_kept, on);
+        });
   });
 }
 
@@ -123,7 +143,12 @@ int bcast(const char* call, void* buffer, MPI_Count count, MPI_Datatype datatype
     call_state.root(root);
     call_state.data("buffer", buffer, "count", count, type);
     if (!call_state.ok()) return call_state.fail_call();
-    return call_state.run(prepare::Bcast(buffer, count, *type, root, call_state.comm()));
+    Communicator& on = call_state.comm();
+    return call_state.run(
+        {buffer}, {type}, [&] { return prepare::Bcast(buffer, count, *type, root, on); },
+        [=, &on, kept = ordered::keep(*type)]() -> Status {
+          return impl::Bcast(buffer, count, *kept, root, on);
+        });
   });
 }
 
@@ -143,7 +168,15 @@ int exchange(const char* call, const void* sendbuf, MPI_Count sendcount, MPI_Dat
       call_state.data("recvbuf", recvbuf, "recvcount", recvcount, in, ranks);
     }
     if (!call_state.ok()) return call_state.fail_call();
-    return call_state.run(Prepared(sendbuf, sendcount, *out, recvbuf, recvcount, *in, call_state.comm()));
+    Communicator& on = call_state.comm();
+    return call_state.run(
+        {sendbuf, recvbuf}, {out, in},
+        [&] { return Prepared(sendbuf, sendcount, *out, recvbuf, recvcount, *in, on); },
+        [=, &on, out_kept = ordered::keep(*out), in_kept = ordered::keep(*in)]() -> Status {
+          const auto function =
+              std::is_same_v<Prepared, prepare::Alltoall> ? impl::Alltoall : impl::Allgather;
+          return function(sendbuf, sendcount, *out_kept, recvbuf, recvcount, *in_kept, on);
+        });
   });
 }
 

@@ -51,6 +51,11 @@ struct StreamState {
   virtual ~StreamState() = default;
 };
 
+/// Base of the state of a communicator whose operations run in the order of a GPU stream (stream/order/).
+struct OrderState {
+  virtual ~OrderState() = default;
+};
+
 class Communicator final : public Counted {
  public:
   /// `remote` is null for an intracommunicator.
@@ -112,6 +117,7 @@ class Communicator final : public Counted {
   std::unique_ptr<Topology> topology;
   std::unique_ptr<CollectiveState> collective;
   std::unique_ptr<StreamState> stream;
+  std::shared_ptr<OrderState> order;  ///< null: no operation was ever enqueued; shared with its windows
   /// False: MPI_Comm_free was called while operations keep the object alive, or the library made the object
   /// for its own steps, such as a window's: no handle of the program, not even a stale one, leads to it.
   bool has_handle = true;

@@ -39,7 +39,7 @@ struct Operands {
 
 class Request {
  public:
-  enum class Kind : uint8_t { send, receive, collective, generalized, partitioned, enqueued, none };
+  enum class Kind : uint8_t { send, receive, collective, generalized, partitioned, enqueued, ordered, none };
 
   explicit Request(Kind request_kind) : kind(request_kind) {}
   Request(const Request&) = delete;

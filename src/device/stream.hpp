@@ -13,9 +13,12 @@
 namespace weft::device {
 
 struct UserStream {
-  void* handle = nullptr;   ///< CUstream
+  void* handle = nullptr;   ///< CUstream that work is put into
   void* context = nullptr;  ///< of the stream
   int device = -1;
+  void* outer = nullptr;   ///< default stream of the application, which `handle` joins; null: `handle` itself
+  void* before = nullptr;  ///< with `outer`: CUevents that join the streams before and after work
+  void* after = nullptr;
   /// Placeholder memory of its context, for allocation and mapping calls.
   [[nodiscard]] Memory near() const {
     Memory memory;
@@ -26,8 +29,12 @@ struct UserStream {
   }
 };
 
+/// Whether a handle names the legacy or the per-thread default stream.
+[[nodiscard]] bool is_default_stream(void* handle);
+/// Describes a default stream of the current context. No work can be put into it.
+[[nodiscard]] Result<UserStream> default_stream(void* handle);
 /// Prepares the stream of a handle for enqueue(). Loads the kernel, which waits for running kernels.
-/// Errc::unsupported, with the reason, without a driver or a kernel for the GPU, and for default streams.
+/// Errc::unsupported, with the reason, without a driver or a kernel for the GPU.
 [[nodiscard]] Result<UserStream> adopt_stream(void* handle);
 /// Launches the kernel of sends and receives. The GPU of the stream must be able to access all buffers.
 [[nodiscard]] Status enqueue(const UserStream& stream, const kernel::enqueue::Batch& batch);

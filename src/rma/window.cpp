@@ -279,6 +279,7 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
   if (window == nullptr) return Error(Errc::no_mem, "too many windows: free some");
   const core::Ref<Window> guard(window);
   window->stream = core::Ref<stream::Stream>::share(stream::stream_of(comm));
+  window->comm->order = comm.order;
   window->flavor = options.flavor;
   window->disp_unit = options.disp_unit;
   window->bytes = static_cast<int64_t>(options.size);

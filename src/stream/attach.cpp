@@ -5,43 +5,118 @@
 
 #include "base/log.hpp"
 #include "coll/bootstrap/group.hpp"
+#include "device/stream_words.hpp"
 #include "stream/multiplex.hpp"
+#include "stream/ordered.hpp"
 #include "stream/queue.hpp"
 #include "stream/streams.hpp"
 
 namespace weft::stream {
+
+using order::Order;
+
 namespace {
 
-/// State of a communicator whose streams are not GPU streams.
-struct HostStream final : core::StreamState {
-  explicit HostStream(core::Ref<Stream> given) : stream(std::move(given)) {}
+log::SlowPath by_host("stream.by_host", "the host executes enqueued operations: some us each");
+
+/// State of a communicator without a queue: its stream is no GPU stream, or the host executes its operations.
+struct PlainStream final : core::StreamState {
+  explicit PlainStream(core::Ref<Stream> given) : stream(std::move(given)) {}
   core::Ref<Stream> stream;
 };
 
-/// Checks that all ranks pass a GPU stream, or none does.
-Status agree(core::Communicator& comm, bool has_gpu) {
+/// The stream that a rank passes, as bits.
+enum Passed : uint8_t {
+  gpu_stream = 1,
+  default_stream = 2,  ///< no kernels can be put into it
+  in_order = 4,        ///< ordinary calls are to be enqueued
+  failed = 8
+};
+
+Result<std::vector<uint8_t>> gather(core::Communicator& comm, unsigned mine) {
   std::vector<uint8_t> all(static_cast<size_t>(comm.size()));
-  all[static_cast<size_t>(comm.rank())] = has_gpu ? 1 : 0;
+  all[static_cast<size_t>(comm.rank())] = static_cast<uint8_t>(mine);
   WEFT_TRY(coll::BootstrapGroup(comm, comm.next_collective_tag()).allgather(all.data(), 1));
-  const auto other = std::find(all.begin(), all.end(), has_gpu ? 0 : 1);
+  return all;
+}
+
+bool any(const std::vector<uint8_t>& all, Passed bit) {
+  return std::any_of(all.begin(), all.end(), [bit](uint8_t bits) { return (bits & bit) != 0; });
+}
+
+/// Checks that all ranks pass a GPU stream, or none does.
+Status check_same(const std::vector<uint8_t>& all, bool has_gpu) {
+  const auto other = std::find_if(all.begin(), all.end(),
+                                  [&](uint8_t bits) { return ((bits & gpu_stream) != 0) != has_gpu; });
   if (other == all.end()) return {};
   return Error(Errc::arg, "stream is " + std::string(has_gpu ? "a GPU stream" : "no GPU stream") +
                               ", the stream of rank " + std::to_string(other - all.begin()) + " is " +
                               (has_gpu ? "not a GPU stream" : "a GPU stream") +
-                              ": all ranks must pass the same kind");
+                              ": pass the same kind, or set the hint weft_stream_order of a stream");
+}
+
+/// Collective: the host executes the operations of all ranks, by ordinary matching.
+Status attach_by_host(core::Communicator& comm, core::Ref<Stream> stream, Order::Functions functions) {
+  Status mine = stream && stream->gpu ? set_stream(comm, stream.get(), functions) : Status();
+  auto outcomes = gather(comm, mine.ok() ? 0 : failed);
+  if (!outcomes) return std::move(outcomes).error();
+  if (!mine.ok()) return mine;
+  if (any(*outcomes, failed))
+    return Error(Errc::unsupported, "the stream of another rank cannot be used: see its message");
+  if (comm.order == nullptr) comm.order = std::make_shared<Order>(engine_of(comm.instance));
+  if (stream) comm.stream = std::make_unique<PlainStream>(std::move(stream));
+  return {};
 }
 
 }  // namespace
 
+order::Engine& engine_of(core::Instance& instance) {
+  auto& engine = Streams::of(instance).engine;
+  if (engine == nullptr) engine = std::make_unique<order::Engine>(instance);
+  return *engine;
+}
+
+Status set_stream(core::Communicator& comm, Stream* stream, Order::Functions functions) {
+  order::OrderedStream* ordered = nullptr;
+  if (stream != nullptr && stream->gpu) {
+    auto found = engine_of(comm.instance).stream_of(stream->gpu->handle);
+    if (!found) return std::move(found).error();
+    ordered = *found;
+  }
+  if (comm.order == nullptr) {
+    if (ordered == nullptr) return {};
+    comm.order = std::make_shared<Order>(engine_of(comm.instance));
+  }
+  Order& order = *Order::of(comm);
+  order.set_stream(ordered, functions);
+  order.handle = core::Ref<core::Counted>::share(stream);
+  order.pinned_in_order = stream != nullptr && stream->pinned_in_order;
+  return {};
+}
+
 Status attach(core::Communicator& comm, core::Ref<Stream> stream) {
   const bool has_gpu = stream && stream->gpu.has_value();
-  WEFT_TRY(agree(comm, has_gpu));
+  unsigned mine = has_gpu ? gpu_stream : 0;
+  if (has_gpu && device::is_default_stream(stream->gpu->handle)) mine |= default_stream;
+  if (stream && stream->in_order) mine |= in_order;
+  auto all = gather(comm, mine);
+  if (!all) return std::move(all).error();
+  if (any(*all, in_order)) return attach_by_host(comm, std::move(stream), Order::Functions::all);
+  WEFT_TRY(check_same(*all, has_gpu));
   if (!has_gpu) {
-    if (stream) comm.stream = std::make_unique<HostStream>(std::move(stream));
+    if (stream) comm.stream = std::make_unique<PlainStream>(std::move(stream));
     return {};
   }
+  if (any(*all, default_stream)) {
+    by_host.hit("a rank passes a default stream: create one (cudaStreamCreateWithFlags)");
+    return attach_by_host(comm, std::move(stream), Order::Functions::enqueue_only);
+  }
   auto mailbox = Mailbox::create(comm, *stream->gpu);
-  if (!mailbox) return std::move(mailbox).error();
+  if (!mailbox) {
+    if (mailbox.error().code() != Errc::unsupported) return std::move(mailbox).error();
+    by_host.hit(mailbox.error().message());
+    return attach_by_host(comm, std::move(stream), Order::Functions::enqueue_only);
+  }
   auto queue = std::make_unique<Queue>(comm, std::move(stream), std::move(*mailbox));
   Streams::of(comm.instance).queues.push_back(queue.get());
   comm.stream = std::move(queue);
@@ -73,16 +148,25 @@ Result<Queue*> queue_of(const core::Communicator& comm) {
 }
 
 Stream* stream_of(const core::Communicator& comm) {
+  if (const Order* const order = Order::of(comm); order != nullptr && order->handle)
+    return static_cast<Stream*>(order->handle.get());
   if (auto* queue = dynamic_cast<Queue*>(comm.stream.get())) return &queue->stream();
-  if (auto* host_stream = dynamic_cast<HostStream*>(comm.stream.get())) return host_stream->stream.get();
+  if (auto* host_stream = dynamic_cast<PlainStream*>(comm.stream.get())) return host_stream->stream.get();
   return nullptr;
 }
 
 void settle_all(core::Instance& instance) {
+  order::Engine* const engine = Streams::of(instance).engine.get();
+  if (engine != nullptr) core::wait_until(instance, [&] { return engine->pending == 0; });
   for (Queue* queue : Streams::of(instance).queues)
     if (const Status settled = queue->settle(); !settled.ok())
       log::write(log::Level::warn, "enqueued operations at MPI_Finalize: %s",
                  settled.error().message().c_str());
+}
+
+void end_threads(core::Instance& instance) {
+  if (instance.gpu_streams != nullptr && Streams::of(instance).engine != nullptr)
+    Streams::of(instance).engine->executor.end();
 }
 
 void abandon_all(core::Instance& instance) {

@@ -14,6 +14,7 @@
 
 #include "base/log.hpp"
 #include "base/process_watch.hpp"
+#include "stream/order/order.hpp"
 #include "stream/streams.hpp"
 #include "transport/shm/shm.hpp"
 

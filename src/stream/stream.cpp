@@ -35,6 +35,14 @@ Result<void*> parse_pointer(std::string_view text) {
   return pointer;
 }
 
+Result<bool> flag(const core::Info* info, const char* key) {
+  const auto value = info != nullptr ? info->get(key) : std::nullopt;
+  if (!value || *value == "false") return false;
+  if (*value == "true") return true;
+  return Error(Errc::info_value,
+               "the hint " + std::string(key) + " = " + std::string(*value) + ": set true or false");
+}
+
 }  // namespace
 
 Result<Stream*> Stream::create(const core::Info* info) {
@@ -48,13 +56,20 @@ Result<Stream*> Stream::create(const core::Info* info) {
     if (!value) return Error(Errc::info_value, "the hint value is missing: it contains the stream");
     auto handle = parse_pointer(*value);
     if (!handle) return std::move(handle).error();
-    auto adopted = device::adopt_stream(*handle);
+    auto adopted =
+        device::is_default_stream(*handle) ? device::default_stream(*handle) : device::adopt_stream(*handle);
     if (!adopted) return std::move(adopted).error();
     gpu = *adopted;
   }
+  auto in_order = flag(info, "weft_stream_order");
+  if (!in_order) return std::move(in_order).error();
+  auto pinned = flag(info, "weft_stream_order_pinned");
+  if (!pinned) return std::move(pinned).error();
   Stream* stream = slab().create();
   if (stream == nullptr) return Error(Errc::no_mem, "too many streams: free some");
   stream->gpu = gpu;
+  stream->in_order = *in_order;
+  stream->pinned_in_order = *pinned;
   return stream;
 }
 

@@ -8,6 +8,9 @@
 
 namespace weft::stream {
 
+namespace order {
+class Engine;
+}
 class Canceller;
 class Queue;
 
@@ -16,8 +19,9 @@ struct Streams final : core::RetainedState {
   Streams();
   ~Streams() override;
   [[nodiscard]] static Streams& of(core::Instance& instance);
-  std::vector<Queue*> queues;            ///< all, for MPI_Finalize
-  std::unique_ptr<Canceller> canceller;  ///< null: no thread
+  std::vector<Queue*> queues;             ///< all, for MPI_Finalize
+  std::unique_ptr<Canceller> canceller;   ///< null: no thread
+  std::unique_ptr<order::Engine> engine;  ///< null: no call was enqueued in stream order
 };
 
 }  // namespace weft::stream

@@ -350,7 +350,11 @@ void misuse(const StreamComm& stream_comm) {
   expect_class(MPIX_Stream_create(info, &stream), MPI_ERR_INFO_VALUE, "a stream without its value");
   void* null = nullptr;
   MPIX_Info_set_hex(info, "value", &null, sizeof null);
-  expect_class(MPIX_Stream_create(info, &stream), MPI_ERR_UNSUPPORTED_OPERATION, "the default stream");
+  expect_class(MPIX_Stream_create(info, &stream), MPI_SUCCESS, "the default stream");
+  MPIX_Stream_free(&stream);
+  MPI_Info_set(info, "weft_stream_order", "perhaps");
+  expect_class(MPIX_Stream_create(info, &stream), MPI_ERR_INFO_VALUE,
+               "a hint that is neither true nor false");
   MPI_Info_free(&info);
   expect_class(MPIX_Stream_create(MPI_INFO_NULL, &stream), MPI_SUCCESS, "a stream of no GPU");
   expect_class(MPIX_Stream_comm_create(MPI_COMM_WORLD, stream, &plain), MPI_SUCCESS, "its communicator");

@@ -2,6 +2,7 @@
 """Writes the entry points: resolve handles, check arguments, widen counts, call the implementation, narrow results."""
 
 import arguments
+import ordered
 
 FILE_TOP = """\
 // SPDX-License-Identifier: BSD-3-Clause
@@ -19,6 +20,7 @@ FILE_TOP = """\
 #include "api/impl.hpp"
 #include "api/inner_entry.hpp"
 #include "api/now.hpp"
+#include "api/ordered.hpp"
 
 namespace core = weft::core;
 namespace datatype = weft::datatype;
@@ -122,6 +124,7 @@ def _body(api, function, large, name):
     if plan.checks:
         lines += ["if (checking()) [[likely]] {"] + ["  " + line for line in plan.checks] + ["}"]
     lines += plan.locals
+    lines += ordered.lines(api, function, plan)
     call = f"impl::{function.name}({', '.join(plan.passed)})"
     if not plan.results and not plan.null_outputs:
         return start + _guarded(lines + [f"return entry.finish({call});"], plan)

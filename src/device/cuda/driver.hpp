@@ -51,6 +51,7 @@ namespace weft::device::cuda {
   F(stream_query, cuStreamQuery, (Stream))                                                           \
   F(stream_get_ctx, cuStreamGetCtx, (Stream, Context*))                                              \
   F(stream_is_capturing, cuStreamIsCapturing, (Stream, int*))                                        \
+  F(stream_wait_event, cuStreamWaitEvent, (Stream, Event, unsigned))                                 \
   F(stream_write_value32, cuStreamWriteValue32, (Stream, Address, uint32_t, unsigned))               \
   F(stream_write_value64, cuStreamWriteValue64, (Stream, Address, uint64_t, unsigned))               \
   F(event_create, cuEventCreate, (Event*, unsigned))                                                 \
@@ -86,6 +87,13 @@ namespace weft::device::cuda {
   F(graph_exec_destroy, cuGraphExecDestroy, 12000, (GraphExec))                                             \
   F(graph_destroy, cuGraphDestroy, 12000, (Graph))                                                          \
   F(stream_get_priority, cuStreamGetPriority, 12000, (Stream, int*))                                        \
+  F(stream_batch_mem_op, cuStreamBatchMemOp, 11070, (Stream, unsigned, BatchMemOp*, unsigned))              \
+  F(stream_get_capture, cuStreamGetCaptureInfo, 11030,                                                      \
+    (Stream, int*, uint64_t*, Graph*, const GraphNode**, size_t*))                                          \
+  F(user_object_create, cuUserObjectCreate, 11030,                                                          \
+    (UserObject*, void*, void (*)(void*), unsigned, unsigned))                                              \
+  F(user_object_release, cuUserObjectRelease, 11030, (UserObject, unsigned))                                \
+  F(graph_retain_user_object, cuGraphRetainUserObject, 11030, (Graph, UserObject, unsigned, unsigned))      \
   F(mem_address_reserve, cuMemAddressReserve, 11030,                                                        \
     (Address*, size_t, size_t, Address, unsigned long long))                                                \
   F(mem_address_free, cuMemAddressFree, 11030, (Address, size_t))                                           \

@@ -4,10 +4,14 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
+#include "device/cuda/deferred.hpp"
 #include "device/cuda/mapped.hpp"
 #include "device/cuda/peer.hpp"
 
@@ -15,10 +19,29 @@ namespace weft::device {
 namespace {
 
 std::mutex imported_mutex;
-std::map<uintptr_t, size_t> imported;  // base and size of mapped memory of other processes
+std::map<uintptr_t, size_t> imported;      // base and size of mapped memory of other processes
+std::map<uintptr_t, std::string> handles;  // of those with an IPC handle
 
 Error no_context(cuda::Code code) {
   return cuda::failure(code, "cuCtxPushCurrent", "the GPU buffer's context cannot be used");
+}
+
+void note_handle(uintptr_t base, const cuda::IpcMemHandle& raw) {
+  const std::lock_guard lock(imported_mutex);
+  handles[base].assign(raw.reserved, sizeof raw.reserved);
+}
+
+Status close_import(const Memory& mapped) {
+  if (!available()) return {};
+  if (mapped.mapped) return cuda::unmap(mapped);
+  if (!cuda::context_exists(mapped.context, mapped.base)) return {};
+  const cuda::CurrentContext current(mapped.context);
+  if (cuda::gone(current.code())) return {};
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  const cuda::RelaxedCapture relaxed;
+  const cuda::Code code = cuda::driver().ipc_close_mem_handle(mapped.base);
+  if (code == cuda::kSuccess || cuda::gone(code)) return {};
+  return cuda::failure(code, "cuIpcCloseMemHandle", "a peer's GPU buffer cannot be unmapped");
 }
 
 const char* why_no_handle(const Memory& memory) {
@@ -59,6 +82,11 @@ Result<Memory> open_ipc(const IpcHandle& handle, size_t size, const GpuId& owner
   const cuda::RelaxedCapture relaxed;
   cuda::IpcMemHandle raw{};
   std::memcpy(raw.reserved, handle.data(), handle.size());
+  if (auto kept = cuda::revive(std::string(raw.reserved, sizeof raw.reserved), *context)) {
+    cuda::note_imported(*kept);
+    note_handle(kept->base, raw);
+    return *kept;
+  }
   cuda::Address address = 0;
   const cuda::Code code = cuda::driver().ipc_open_mem_handle(&address, raw, cuda::kIpcLazyEnablePeerAccess);
   if (code == cuda::kSuccess) {
@@ -69,6 +97,7 @@ Result<Memory> open_ipc(const IpcHandle& handle, size_t size, const GpuId& owner
     mapped.base = address;
     mapped.size = size;
     cuda::note_imported(mapped);
+    note_handle(address, raw);
     return mapped;
   }
   return cuda::not_mapped("cuIpcOpenMemHandle", code, owner, local);
@@ -87,20 +116,18 @@ bool is_imported(uintptr_t address) {
 }
 
 Status close_ipc(const Memory& mapped) {
+  std::string handle;
   {
     const std::lock_guard lock(imported_mutex);
     imported.erase(mapped.base);
+    if (const auto at = handles.find(mapped.base); at != handles.end()) {
+      handle = std::move(at->second);
+      handles.erase(at);
+    }
   }
-  if (!available()) return {};
-  if (mapped.mapped) return cuda::unmap(mapped);
-  if (!cuda::context_exists(mapped.context, mapped.base)) return {};
-  const cuda::CurrentContext current(mapped.context);
-  if (cuda::gone(current.code())) return {};
-  if (current.code() != cuda::kSuccess) return no_context(current.code());
-  const cuda::RelaxedCapture relaxed;
-  const cuda::Code code = cuda::driver().ipc_close_mem_handle(mapped.base);
-  if (code == cuda::kSuccess || cuda::gone(code)) return {};
-  return cuda::failure(code, "cuIpcCloseMemHandle", "a peer's GPU buffer cannot be unmapped");
+  auto result = std::make_shared<Status>();  // success if it is deferred
+  cuda::close_or_defer(mapped, std::move(handle), [mapped, result] { *result = close_import(mapped); });
+  return std::move(*result);
 }
 
 bool alive(const Memory& memory) {

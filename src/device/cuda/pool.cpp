@@ -12,6 +12,7 @@
 #include "base/counters.hpp"
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
+#include "device/cuda/deferred.hpp"
 #include "device/ipc.hpp"
 
 namespace weft::device {
@@ -150,9 +151,9 @@ Result<Memory> allocate_scratch(const Memory& near, size_t bytes) {
   return memory;
 }
 
-void free_scratch(const Memory& scratch) {
-  WEFT_ASSERT(held.value() >= scratch.size);  // D5
-  held.add_shared(0 - scratch.size);
+namespace {
+
+void free_unused_scratch(const Memory& scratch) {
   if (!available() || scratch.context == nullptr || !cuda::context_exists(scratch.context, scratch.base))
     return;
   const cuda::CurrentContext current(scratch.context);
@@ -161,6 +162,14 @@ void free_scratch(const Memory& scratch) {
   const cuda::Code code = cuda::driver().mem_free(scratch.base);
   if (code != cuda::kSuccess && code != cuda::kInvalidValue && !cuda::gone(code))
     log::write(log::Level::warn, "GPU scratch memory was not freed (%s)", cuda::describe(code).c_str());
+}
+
+}  // namespace
+
+void free_scratch(const Memory& scratch) {
+  WEFT_ASSERT(held.value() >= scratch.size);  // D5
+  held.add_shared(0 - scratch.size);
+  cuda::release_or_defer([scratch] { free_unused_scratch(scratch); });
 }
 
 }  // namespace weft::device

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "device/cuda/sync_memops.hpp"
 
+#include <atomic>
+
 #include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
@@ -26,6 +28,8 @@ log::SlowPath default_stream_busy{
     "gpu.default_stream_busy",
     "the call waited 10 ms for the default stream; data of a copy that is still under way are missed"};
 
+std::atomic<bool> left{false};
+
 const Stream kLegacyStream = reinterpret_cast<Stream>(1);
 
 /// Waits until the default stream of the current context is idle or another stream is being captured, for at
@@ -47,8 +51,10 @@ void wait_for_default_stream() {
 
 }  // namespace
 
+void leave_memops() { left.store(true, std::memory_order_relaxed); }
+
 void finish_memops(const Memory& memory, const void* p) {
-  if (setting.is("off")) return;
+  if (setting.is("off") || left.load(std::memory_order_relaxed)) return;
   const auto context = context_of(memory);
   if (!context) return;
   const CurrentContext current(*context);

@@ -13,5 +13,8 @@ namespace weft::device::cuda {
 /// kernel in it may wait for a message. The same holds where the driver refuses the attribute. No effect with
 /// gpu.sync_memops=off.
 void finish_memops(const Memory& memory, const void* p);
+/// From now on finish_memops() has no effect in this process: its default stream waits for calls in stream
+/// order, and a wait for it would never end.
+void leave_memops();
 
 }  // namespace weft::device::cuda

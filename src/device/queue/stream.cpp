@@ -12,9 +12,6 @@ namespace {
 using cuda::driver;
 using cuda::no_context;
 
-/// cudaStreamLegacy and cudaStreamPerThread are the values 1 and 2.
-bool is_default(void* handle) { return reinterpret_cast<uintptr_t>(handle) <= 2; }
-
 unsigned blocks_of(const kernel::enqueue::Batch& batch) {
   return unsigned{batch.head.count} + batch.head.helpers;
 }
@@ -27,12 +24,24 @@ unsigned threads_of(const kernel::enqueue::Batch& batch) {
 
 }  // namespace
 
+/// cudaStreamLegacy and cudaStreamPerThread are the values 1 and 2; 0 is the legacy stream.
+bool is_default_stream(void* handle) { return reinterpret_cast<uintptr_t>(handle) <= 2; }
+
+Result<UserStream> default_stream(void* handle) {
+  if (!available()) return Error(Errc::unsupported, "GPU streams cannot be used here (" + absence() + ")");
+  UserStream stream;
+  stream.handle = handle;
+  WEFT_CUDA_TRY(ctx_get_current, "the context of a default stream cannot be found", &stream.context);
+  if (stream.context == nullptr)
+    return Error(Errc::unsupported,
+                 "the stream is a default stream, and no GPU is current in this thread: call cudaSetDevice "
+                 "before");
+  WEFT_CUDA_TRY(ctx_get_device, "the device of a GPU stream cannot be found", &stream.device);
+  return stream;
+}
+
 Result<UserStream> adopt_stream(void* handle) {
   if (!available()) return Error(Errc::unsupported, "GPU streams cannot be used here (" + absence() + ")");
-  if (is_default(handle))
-    return Error(Errc::unsupported,
-                 "the stream is a default stream, which synchronises with others: create one "
-                 "(cudaStreamCreateWithFlags)");
   UserStream stream;
   stream.handle = handle;
   WEFT_CUDA_TRY(stream_get_ctx, "the value is not a CUDA stream of this process", handle, &stream.context);

@@ -7,6 +7,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "device/cuda/deferred.hpp"
 #include "device/kernel/accumulate.hpp"
 #include "device/kernel/pack.hpp"
 #include "device/kernel/reduce.hpp"
@@ -234,7 +235,10 @@ void give_event(WorkQueue& queue, Event event) {
 
 namespace weft::device {
 
-void close() { cuda::close_driver(cuda::close_all_queues); }
+void close() {
+  if (available()) cuda::release_deferred();
+  cuda::close_driver(cuda::close_all_queues);
+}
 
 uint64_t used_devices() { return cuda::devices_used.load(std::memory_order_relaxed); }
 

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stream/order/order.hpp"
+
+#include <string>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace weft::stream::order {
+namespace {
+
+log::SlowPath host_waits("stream.host_waits",
+                         "the host waits for the stream, as before a call without order");
+log::SlowPath kept_captures("stream.kept_captures",
+                            "captured operations take memory and polls until MPI_Finalize");
+
+}  // namespace
+
+Engine::~Engine() {
+  executor.end();
+  executor.abandon();
+  for (const auto& stream : streams_) device::release_stream(stream->gpu);
+}
+
+Result<OrderedStream*> Engine::stream_of(void* handle) {
+  for (const auto& stream : streams_)
+    if (device::names(stream->gpu, handle)) return stream.get();
+  auto adopted = device::adopt_stream_for_words(handle);
+  if (!adopted) return std::move(adopted).error();
+  auto& words = words_[adopted->context];
+  if (words == nullptr) {
+    auto made = Words::create(*adopted);
+    if (!made) {
+      device::release_stream(*adopted);
+      return std::move(made).error();
+    }
+    words = std::move(*made);
+  }
+  streams_.push_back(std::make_unique<OrderedStream>(*adopted, *words));
+  const std::lock_guard lock(executor.mutex);
+  executor.add(streams_.back()->calls);
+  return streams_.back().get();
+}
+
+Result<Slot> Engine::take_slot(const Submission& submission) {
+  Result<std::optional<Slot>> taken = std::optional<Slot>();
+  const auto take = [&] {
+    taken = submission.stream.words.take(bool{submission.capture});
+    return !taken.ok() || taken->has_value();
+  };
+  core::wait_until(instance_, take);
+  if (!taken) return std::move(taken).error();
+  return **taken;
+}
+
+Result<std::shared_ptr<CapturedCalls>> Engine::calls_of_capture(const Submission& submission) {
+  OrderedStream& stream = submission.stream;
+  if (stream.capture == submission.capture.id)
+    if (auto calls = stream.captured_calls.lock()) return calls;
+  auto calls = std::make_shared<CapturedCalls>(stream.words);
+  using Shared = std::shared_ptr<CapturedCalls>;
+  auto* const kept = new Shared(calls);
+  const Status registered = device::call_at_end(
+      submission.capture,
+      [](void* state) {
+        auto* const ended = static_cast<Shared*>(state);
+        (*ended)->destroy();
+        delete ended;
+      },
+      kept);
+  if (!registered.ok()) {
+    if (registered.error().code() != Errc::unsupported) return registered.error().copy();
+    delete kept;
+    kept_captures.hit(registered.error().message());
+  }
+  stream.capture = submission.capture.id;
+  stream.captured_calls = calls;
+  const std::lock_guard lock(executor.mutex);
+  executor.add(calls);
+  return calls;
+}
+
+Status Engine::submit(const Submission& submission, std::unique_ptr<Call> call) {
+  auto slot = take_slot(submission);
+  if (!slot) return std::move(slot).error();
+  OrderedStream& stream = submission.stream;
+  const bool captured{submission.capture};
+  std::shared_ptr<CapturedCalls> captured_calls;
+  if (captured) {
+    auto found = calls_of_capture(submission);
+    if (!found) {
+      stream.words.give(*slot);
+      return std::move(found).error();
+    }
+    captured_calls = std::move(*found);
+  }
+  auto record = std::make_unique<Record>(submission.comm, submission.name, std::move(call),
+                                         submission.outcomes, *slot, captured);
+  record->after = submission.after;
+  record->ended = submission.ended;
+  record->done = submission.done;
+  Status enqueued;
+  {
+    const core::Instance::Unlocked unlocked(instance_);
+    const std::lock_guard in_order(stream.submission);  // T3
+    const auto push = [&](auto& calls) {
+      {
+        const std::lock_guard lock(executor.mutex);
+        calls.push(std::move(record));
+        executor.notify(calls);
+      }
+      enqueued = device::enqueue_words(stream.gpu, slot->start, slot->completion);
+      if (enqueued.ok()) return;
+      const std::lock_guard lock(executor.mutex);
+      record = calls.pop();
+    };
+    if (captured)
+      push(*captured_calls);
+    else
+      push(*stream.calls);
+  }
+  if (!enqueued.ok()) stream.words.give(*slot);
+  return enqueued;  // after a failure the record is destroyed here, under the instance lock
+}
+
+Status Order::enqueue(core::Communicator& comm, const char* name, std::unique_ptr<Call> call,
+                      const device::Capture& capture, core::Request* done) {
+  std::shared_ptr<std::atomic<bool>> after, ended;
+  if (!capture) {
+    // T5: calls of one communicator run in call order, also if the program changes the stream.
+    if (last_stream_ != stream_ && last_ended_ != nullptr && !last_ended_->load(std::memory_order_acquire))
+      after = last_ended_;
+    ended = std::make_shared<std::atomic<bool>>(false);
+    last_ended_ = ended;
+    last_stream_ = stream_;
+    ++pending_;
+    ++engine_.pending;
+    device::streams_may_wait(1);
+  }
+  Status enqueued = engine_.submit(
+      {*stream_, capture, comm, name, shared_from_this(), std::move(after), ended, done}, std::move(call));
+  if (!enqueued.ok() && !capture) {
+    ended->store(true, std::memory_order_release);
+    call_ended(false);
+  }
+  return enqueued;
+}
+
+namespace {
+
+/// Tells that a call has run.
+struct Done final : core::Request {
+  Done() : core::Request(Kind::none) {}
+  ~Done() override = default;
+};
+
+struct NoCall final : Call {
+  Status run() override { return {}; }
+};
+
+}  // namespace
+
+Status Order::run_and_wait(core::Communicator& comm, const char* name, std::unique_ptr<Call> call,
+                           const device::Capture& capture, const char* reason) {
+  if (capture)
+    return Error(Errc::unsupported, "the stream is captured, and the host must wait in this call (" +
+                                        std::string(reason) + "): call it outside of the capture");
+  host_waits.hit(reason);
+  Done done;
+  if (call == nullptr) call = std::make_unique<NoCall>();
+  WEFT_TRY(enqueue(comm, name, std::move(call), capture, &done));
+  core::wait(comm.instance, done);
+  return {};
+}
+
+void Order::wait_for_calls(core::Instance& instance) {
+  core::wait_until(instance, [&] { return pending_ == 0; });
+}
+
+Status Order::take_error() { return std::exchange(first_error_, Status()); }
+
+void Order::call_failed(const char* name, const Error& error) {
+  if (!first_error_.ok()) return;
+  first_error_ =
+      Error(error.code(), std::string(name) + " in stream order: " + error.message(), error.mpi_code());
+}
+
+void Order::call_ended(bool captured) {
+  if (captured) return;
+  --pending_;
+  --engine_.pending;
+  device::streams_may_wait(-1);
+}
+
+}  // namespace weft::stream::order
