@@ -8,3 +8,12 @@ try:
     from weft_mpi._version import VERSION as __version__
 except ImportError:  # run from the source tree, not from a prefix
     __version__ = "unknown (not installed)"
+
+
+def __getattr__(name):
+    """weft_mpi.stream(comm, stream): MPI calls in the order of a GPU stream. Loaded at its first use."""
+    if name == "stream":
+        from weft_mpi.order import stream
+
+        return stream
+    raise AttributeError(f"module 'weft_mpi' has no attribute '{name}'")
