@@ -7,10 +7,9 @@
 # An empty or absent folder becomes an empty interface library, so that the table is complete.
 set(WEFT_LAYERS "")
 
-# weft_cold(target): no message waits for the target's code. -Og compiles it in half of the time of -O3. With WEFT_WERROR it is
-# -O1, whose flow analysis finds more to warn of; the cold part of a layer is then compiled with -O3, like the rest.
+# weft_cold(target): no message waits for the target's code. -Og compiles it in half of the time of -O3.
 function(weft_cold target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:$<IF:$<BOOL:${WEFT_WERROR}>,-O1,-Og>>)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
 endfunction()
 
 function(weft_layer name)
@@ -52,9 +51,7 @@ function(weft_layer name)
     set(headers ${ARG_PRECOMPILE})
     if(part MATCHES "_cold$" OR NOT sources)
       set(suffix _cold)
-      if(NOT sources OR NOT WEFT_WERROR)
-        weft_cold(${part})
-      endif()
+      weft_cold(${part})
       weft_group(${part} ${ARG_GENERATED})
       list(LENGTH cold count)
       if(count LESS 32)  # few groups, in which the headers are parsed once
