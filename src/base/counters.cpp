@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "base/assert.hpp"
 #include "base/counter_table.hpp"
+#include "base/published.hpp"
 
 namespace weft::counters {
 namespace {
@@ -16,6 +18,17 @@ namespace {
 std::vector<Counter*>& registry() {
   static std::vector<Counter*> counters;
   return counters;
+}
+
+/// The published memory; null: none yet.
+counter_table::Directory*& directory() {
+  static counter_table::Directory* begin = nullptr;
+  return begin;
+}
+
+template <size_t N>
+void copy(char (&to)[N], const std::string& from) {
+  std::snprintf(to, N, "%s", from.c_str());
 }
 
 }  // namespace
@@ -36,14 +49,13 @@ const char* name_of(Unit unit) {
 
 Counter::Counter(const char* name, Unit unit, const char* help, Kind kind)
     : name_(name), help_(help), unit_(unit), kind_(kind) {
-  WEFT_ASSERT(find(name) == nullptr && std::strlen(name) < sizeof(counter_table::Name));
+  WEFT_ASSERT(find(name) == nullptr && std::strlen(name) < sizeof(counter_table::Name::text));
   registry().push_back(this);
 }
 
 // The descriptor stays open: readers find the memory by it.
 void publish() {
-  static bool published = false;
-  if (published) return;
+  if (directory() != nullptr) return;
   using namespace counter_table;
   const size_t count = registry().size();
   const size_t values_offset = sizeof(Directory), names_offset = values_offset + count * sizeof(uint64_t);
@@ -63,15 +75,17 @@ void publish() {
   for (size_t i = 0; i < count; ++i) {
     Counter& counter = *registry()[i];
     std::strncpy(names[i].text, counter.name(), sizeof names[i].text - 1);
+    names[i].unit = static_cast<uint8_t>(counter.unit());
+    names[i].kind = static_cast<uint8_t>(counter.kind());
     values[i].store(counter.value(), std::memory_order_relaxed);
     counter.cell_.store(&values[i], std::memory_order_relaxed);
   }
-  auto& directory = *static_cast<Directory*>(base);
-  directory.count = static_cast<uint32_t>(count);
-  directory.values_offset = static_cast<uint32_t>(values_offset);
-  directory.names_offset = static_cast<uint32_t>(names_offset);
-  directory.magic.store(kMagic, std::memory_order_release);
-  published = true;
+  auto& begin = *static_cast<Directory*>(base);
+  begin.count = static_cast<uint32_t>(count);
+  begin.values_offset = static_cast<uint32_t>(values_offset);
+  begin.names_offset = static_cast<uint32_t>(names_offset);
+  begin.magic.store(kMagic, std::memory_order_release);
+  directory() = &begin;
 }
 
 std::vector<const Counter*> all() {
@@ -88,3 +102,21 @@ const Counter* find(std::string_view name) {
 }
 
 }  // namespace weft::counters
+
+namespace weft::published {
+
+void set_identity(const std::string& job, const std::string& host, const std::string& launcher) {
+  counter_table::Directory* const to = counters::directory();
+  if (to == nullptr) return;
+  to->identified.store(0, std::memory_order_release);
+  counters::copy(to->job, job);
+  counters::copy(to->host, host);
+  counters::copy(to->launcher, launcher);
+  to->identified.store(1, std::memory_order_release);
+}
+
+std::atomic<uint64_t>* queues() {
+  return counters::directory() != nullptr ? &counters::directory()->queues : nullptr;
+}
+
+}  // namespace weft::published

@@ -11,6 +11,7 @@
 #include "base/counters.hpp"
 #include "core/communicator.hpp"
 #include "core/instance.hpp"
+#include "core/wait_communicator.hpp"
 #include "transport/shm/shm.hpp"
 
 namespace weft::core {
@@ -68,28 +69,6 @@ void copy(char (&to)[N], const char* from) {
   std::snprintf(to, N, "%s", from != nullptr ? from : "");
 }
 
-/// Rank of a process in MPI_COMM_WORLD; -1: of another job.
-int world_rank(const Communicator& comm, int rank) {
-  const ProcessId process = comm.process(rank);
-  return process < comm.instance.size ? static_cast<int>(process) : -1;
-}
-
-void fill_communicator(Record& record, const Communicator* comm) {
-  record.context = comm != nullptr ? comm->id : 0;
-  record.comm_rank = comm != nullptr ? comm->rank() : -1;
-  record.comm_size = comm != nullptr ? comm->size() : 0;
-  record.members = record.of_world = 0;
-  copy(record.comm, comm != nullptr ? comm->name.c_str() : "");
-  if (comm == nullptr || comm->inter()) return;
-  if (record.comm_size <= wait_table::kMaxMembers) {
-    record.members = record.comm_size;
-    for (int i = 0; i < record.members; ++i) record.member[i] = world_rank(*comm, i);
-  }
-  record.of_world = static_cast<uint32_t>(record.comm_size) == comm->instance.size;
-  for (int i = 0; i < record.comm_size && record.of_world != 0; ++i)
-    if (world_rank(*comm, i) != i) record.of_world = 0;
-}
-
 /// Whether to search for a message that the receive may have been meant for.
 bool is_time_to_look(const Record& record, uint64_t now) {
   return now - record.since.load(std::memory_order_relaxed) >= kFirstLookNs &&
@@ -110,6 +89,27 @@ Operands operands_of(const WaitTarget& target, const Communicator*& comm) {
 }
 
 }  // namespace
+
+int world_rank(const Communicator& comm, int rank) {
+  const ProcessId process = comm.process(rank);
+  return process < comm.instance.size ? static_cast<int>(process) : -1;
+}
+
+void describe_communicator(Record& record, const Communicator* comm) {
+  record.context = comm != nullptr ? comm->id : 0;
+  record.comm_rank = comm != nullptr ? comm->rank() : -1;
+  record.comm_size = comm != nullptr ? comm->size() : 0;
+  record.members = record.of_world = 0;
+  copy(record.comm, comm != nullptr ? comm->name.c_str() : "");
+  if (comm == nullptr || comm->inter()) return;
+  if (record.comm_size <= wait_table::kMaxMembers) {
+    record.members = record.comm_size;
+    for (int i = 0; i < record.members; ++i) record.member[i] = world_rank(*comm, i);
+  }
+  record.of_world = static_cast<uint32_t>(record.comm_size) == comm->instance.size;
+  for (int i = 0; i < record.comm_size && record.of_world != 0; ++i)
+    if (world_rank(*comm, i) != i) record.of_world = 0;
+}
 
 constinit thread_local bool WaitPublisher::thread_counted = false;
 
@@ -171,7 +171,7 @@ void WaitPublisher::fill(Record& record, const MpiCall& call, const WaitTarget& 
   record.peer_process = has_peer ? world_rank(*comm, operands.rank) : -1;
   copy(record.call, reinterpret_cast<const char*>(call.name & ~wait_table::kReturned));
   copy(record.operation, operands.operation);
-  fill_communicator(record, comm);
+  describe_communicator(record, comm);
   if (record.since.load(std::memory_order_relaxed) != since) record.looked = record.unexpected = 0;
   record.since.store(since, std::memory_order_relaxed);
   look_for_similar(record, operands, comm, now);
@@ -203,15 +203,11 @@ void WaitPublisher::publish(Record*& record, const MpiCall& call, const WaitTarg
     used_ |= 1u << free;
     record = &table_->records[free];
     record->polls = 0;
+    // For readers: the wait lasts while the rank is in this call, also if it gets no core to update `seen`.
+    record->calls.store(table_->calls.load(std::memory_order_relaxed), std::memory_order_relaxed);
     fill(*record, call, target, since, now);
   } else if (is_time_to_look(*record, now)) {
-    const Communicator* comm = call.comm;
-    const Operands operands = operands_of(target, comm);
-    const uint32_t version = record->version.load(std::memory_order_relaxed);
-    record->version.store(version + 1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
-    look_for_similar(*record, operands, comm, now);
-    record->version.store(version + 2, std::memory_order_release);
+    fill(*record, call, target, since, now);  // the holder of a lock may be known now
   }
   record->seen.store(now, std::memory_order_release);
 }

@@ -31,6 +31,7 @@
 #include "mpiexec/report.hpp"
 #include "mpiexec/run_info.hpp"
 #include "mpiexec/spawn.hpp"
+#include "mpiexec/states.hpp"
 #include "mpiexec/supervisor.hpp"
 #include "mpiexec/waits.hpp"
 #include "mpiexec/watch.hpp"
@@ -42,6 +43,8 @@
 namespace weft::mpiexec {
 namespace {
 
+constexpr std::pair<std::string_view, Result<int> (*)(const std::string&)> kTools[] = {
+    {"--collect", collect}, {"--conclude", conclude}, {"--sample", sample}};
 constexpr int kUsageExitCode = 2, kStartExitCode = 1, kRefusedExitCode = 126;
 
 int print_error(const Error& error, int exit_code) {
@@ -183,6 +186,12 @@ int run(int argc, char** argv, char** environment) {
     arguments = std::move(*translated);
   }
   if (arguments.size() == 2 && arguments[0] == "--serve") return serve(arguments[1], argv, environment);
+  if (arguments.size() == 2)  // of `weft hang` and other tools
+    for (const auto& [name, tool] : kTools) {
+      if (arguments[0] != name) continue;
+      const auto done = tool(arguments[1]);
+      return done ? *done : print_error(done.error(), kUsageExitCode);
+    }
   if (arguments.size() == 1 && arguments[0] == "--help-other-options") return print(other_options_text());
   if (!arguments.empty() && arguments[0] == kGpuExec)
     return print_error(exec_with_gpus({arguments.begin() + 1, arguments.end()}), kRefusedExitCode);

@@ -14,9 +14,13 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 
 #include "launch/environment.hpp"
+#include "mpiexec/counters.hpp"
 #include "mpiexec/processes.hpp"
+#include "mpiexec/queued.hpp"
 
 namespace weft::mpiexec {
 namespace {
@@ -24,23 +28,10 @@ namespace {
 using wait_table::Directory;
 using wait_table::Record;
 using wait_table::Table;
-using wait_table::What;
 
-constexpr uint32_t kMaxRanks = 4096;
 constexpr int kMaxTries = 100;  // a record that is being updated
 
 uint64_t now_ns() { return static_cast<uint64_t>(now() * 1e9); }
-double seconds_since(uint64_t ns) {
-  return ns == 0 ? -1 : std::max(0.0, now() - static_cast<double>(ns) * 1e-9);
-}
-
-/// Name of the last MPI function that the process has called; empty if its memory cannot be read.
-std::string string_at(pid_t pid, uint64_t address) {
-  char text[sizeof Record::call] = {};
-  iovec here{text, sizeof text - 1}, there{reinterpret_cast<void*>(address), sizeof text - 1};
-  if (address == 0 || ::process_vm_readv(pid, &here, 1, &there, 1, 0) <= 0) return "";
-  return std::strncmp(text, "MPI", 3) == 0 ? text_of(text) : "";
-}
 
 char state_of(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
@@ -69,11 +60,13 @@ Wait copy_of(const Record& record) {
             .tag = record.tag,
             .peer_process = record.peer_process,
             .polls = record.polls != 0,
+            .queued = false,
             .count = record.count,
             .bytes = record.bytes,
             .context = record.context,
             .comm_rank = record.comm_rank,
             .comm_size = record.comm_size,
+            .of_world = record.of_world != 0,
             .call = text_of(record.call),
             .operation = text_of(record.operation),
             .comm = text_of(record.comm),
@@ -83,20 +76,21 @@ Wait copy_of(const Record& record) {
   if (record.unexpected != 0)
     wait.unexpected = {record.unexpected_source, record.unexpected_tag, record.unexpected_bytes,
                        text_of(record.unexpected_comm), record.unexpected_comm_size};
-  if (record.of_world != 0 && wait.comm_size > 0 && wait.comm_size <= static_cast<int>(kMaxRanks))
-    for (int i = 0; i < wait.comm_size; ++i) wait.members.push_back(i);
+  if (wait.of_world && wait.comm_size > 0 && wait.comm_size <= static_cast<int>(kMaxTables))
+    wait.members = members_of_world(wait.comm_size);
   else if (record.members == wait.comm_size && record.members <= wait_table::kMaxMembers)
     wait.members.assign(record.member, record.member + std::max(0, record.members));
   return wait;
 }
 
-/// Returns true if the record is in use and its wait has lasted `shortest` ns: polls last until the rank
-/// makes another call.
+/// Returns true if the record is in use and its wait has lasted `shortest` ns: until the rank makes another
+/// call. In a rank of several threads another thread may have made it, so a recent update counts there.
 bool in_use(const Record& record, const Table& table, uint64_t shortest) {
   const uint64_t seen = record.seen.load(), now = now_ns();
   if (seen == 0 || now < record.since.load() + shortest) return false;
-  const bool recent = now < seen + wait_table::kObsoleteNs;
-  return recent || (record.polls != 0 && record.calls.load() == table.calls.load());
+  if (now < seen + wait_table::kObsoleteNs) return true;
+  if (record.calls.load() != table.calls.load()) return false;
+  return record.polls != 0 || (table.call.load() & wait_table::kReturned) == 0;
 }
 
 /// Copies the record at `offset`. Returns false if its rank updates it all the time: a copy made meanwhile
@@ -137,7 +131,7 @@ RankState state_of(const Table& table, const Memory& memory, uint64_t offset, ui
   state.callers = static_cast<int>(table.threads.load());
   if (state.threaded) state.threads = threads_of(state.pid);
   state.process_state = state_of(state.pid);
-  state.last_call = string_at(state.pid, table.call.load() & ~wait_table::kReturned);
+  state.last_call = name_at(state.pid, table.call.load() & ~wait_table::kReturned);
   read_used_gpus(table.gpus, state);
   if (table.activity() == table.observed.load()) state.seconds = seconds_since(table.observed_ns.load());
   for (int i = 0; i < wait_table::kRecords; ++i) {
@@ -146,41 +140,73 @@ RankState state_of(const Table& table, const Memory& memory, uint64_t offset, ui
     if (read_record(memory, at, *record) && in_use(*record, table, shortest))
       state.waits.push_back(copy_of(*record));
   }
-  if (state.waits.size() > 1 && state.waits.front().polls && !state.threaded)
-    state.waits.erase(state.waits.begin());
+  const auto of_threads =
+      std::count_if(state.waits.begin(), state.waits.end(), [](const Wait& wait) { return !wait.queued; });
+  if (of_threads > 1 && state.waits.front().polls && !state.threaded) state.waits.erase(state.waits.begin());
   using State = RankState::State;
   if (state.process_state == 'X' || state.process_state == 'Z')
     state.state = State::ended;
   else if (table.left.load() != 0)
     state.state = State::left;
-  else if (!state.waits.empty())
+  else if (of_threads != 0)
     state.state = State::waiting;
   else
     state.state = (table.call.load() & wait_table::kReturned) == 0 ? State::inside : State::outside;
-  if (state.state != State::waiting) state.waits.clear();
+  if (state.state == State::ended || state.state == State::left) state.waits.clear();
   return state;
 }
 
-/// The ranks of one memory with the waits that have lasted `shortest` ns; none if it holds no wait tables of
-/// this version.
-std::vector<RankState> read_memory(const Memory& memory, uint64_t shortest = wait_table::kMinWaitNs) {
+/// Calls use(offset of a table) for each table of the memory; for none if it holds no wait tables of this
+/// version.
+template <class Use>
+void for_each_table(const Memory& memory, Use&& use) {
   Directory directory{};
   if (!memory.read(directory, 0) || directory.magic.load() != wait_table::kMagic ||
-      directory.table_bytes != sizeof(Table) || directory.ranks == 0 || directory.ranks > kMaxRanks)
-    return {};
+      directory.table_bytes != sizeof(Table) || directory.ranks == 0 || directory.ranks > kMaxTables)
+    return;
   const uint64_t end =
       directory.header_bytes + uint64_t{directory.ranks - 1} * directory.area_bytes + directory.table_offset;
-  if (end + sizeof(Table) > static_cast<uint64_t>(memory.size)) return {};
+  if (end + sizeof(Table) > static_cast<uint64_t>(memory.size)) return;
+  for (uint32_t i = 0; i < directory.ranks; ++i)
+    use(directory.header_bytes + uint64_t{i} * directory.area_bytes + directory.table_offset);
+}
+
+/// The ranks of one memory with the waits that have lasted `shortest` ns.
+std::vector<RankState> read_memory(const Memory& memory, uint64_t shortest = wait_table::kMinWaitNs) {
   std::vector<RankState> ranks;
   auto table = std::make_unique<Table>();
-  for (uint32_t i = 0; i < directory.ranks; ++i) {
-    const uint64_t offset =
-        directory.header_bytes + uint64_t{i} * directory.area_bytes + directory.table_offset;
+  for_each_table(memory, [&](uint64_t offset) {
     if (memory.read(*table, offset) && table->pid.load() != 0)
       ranks.push_back(state_of(*table, memory, offset, shortest));
-  }
+  });
   std::sort(ranks.begin(), ranks.end(), [](auto& a, auto& b) { return a.rank < b.rank; });
   return ranks;
+}
+
+/// The id of the job whose tables the memory holds; nullopt: it holds none, or all its processes have ended.
+std::optional<std::string> job_of(const Memory& memory) {
+  std::optional<std::string> found;
+  for_each_table(memory, [&](uint64_t offset) {
+    int32_t pid = 0;
+    RankState rank;
+    if (found || !memory.read(pid, offset + offsetof(Table, pid)) || pid == 0) return;
+    rank.pid = pid;
+    if (read_identity(rank)) found = rank.job;
+  });
+  return found;
+}
+
+/// Adds the identities of the ranks of one memory. Ranks that have ended are of the same job and host as others.
+void identify(std::vector<RankState>& ranks, const Memory& memory) {
+  const RankState* known = nullptr;
+  for (RankState& rank : ranks)
+    if (rank.state != RankState::State::ended && read_identity(rank)) known = &rank;
+  for (RankState& rank : ranks) {
+    if (!rank.job.empty()) continue;
+    rank.job = known != nullptr ? known->job : "unknown-" + std::to_string(memory.identity.second);
+    if (known != nullptr) rank.host = known->host;
+    if (known != nullptr) rank.launcher = known->launcher;
+  }
 }
 
 /// The process id in the innermost namespace, which the process itself sees.
@@ -201,11 +227,15 @@ pid_t own_pid(pid_t pid) {
 std::vector<Memory> memories_of(pid_t pid) {
   std::vector<Memory> found = open_memories(pid, {wait_table::kSharedName, wait_table::kPrivateName});
   if (found.size() < 2) return found;
-  const auto is_own = [self = own_pid(pid)](const RankState& rank) { return rank.pid == self; };
+  const pid_t self = own_pid(pid);
   std::vector<Memory> own;
   for (Memory& memory : found) {
-    const std::vector<RankState> ranks = read_memory(memory);
-    if (std::any_of(ranks.begin(), ranks.end(), is_own)) own.push_back(std::move(memory));
+    bool is_own = false;
+    for_each_table(memory, [&](uint64_t offset) {
+      int32_t owner = 0;
+      is_own |= memory.read(owner, offset + offsetof(Table, pid)) && owner == self;
+    });
+    if (is_own) own.push_back(std::move(memory));
   }
   return own.empty() ? std::move(found) : std::move(own);
 }
@@ -223,55 +253,93 @@ std::vector<pid_t> all_processes() {
 Result<std::unique_ptr<WatchedJob>> WatchedJob::open(pid_t process) {
   std::vector<pid_t> processes = descendants(process);
   processes.insert(processes.begin(), process);
-  std::vector<Memory> found;
-  std::string jobs;
-  for (const pid_t one : processes) {
-    for (Memory& memory : memories_of(one)) {
-      const auto same = [&](const Memory& other) { return other.identity == memory.identity; };
-      const std::vector<RankState> ranks = read_memory(memory);
-      if (ranks.empty() || std::any_of(found.begin(), found.end(), same)) continue;
-      if (one == process) return std::make_unique<WatchedJob>(std::move(memory));
-      jobs +=
-          "\n  weft top " + std::to_string(one) + ": a job of " + std::to_string(ranks[0].size) + " ranks";
-      found.push_back(std::move(memory));
+  std::map<std::string, pid_t> found;
+  for (const pid_t one : processes)
+    for (const Memory& memory : memories_of(one)) {
+      const std::optional<std::string> job = job_of(memory);
+      if (job && one == process) return open(*job);
+      if (job) found.emplace(*job, one);
     }
+  if (found.size() > 1) {
+    std::string jobs;
+    for (const auto& [job, one] : found) jobs += "\n  weft top " + std::to_string(one);
+    return Error(Errc::arg,
+                 "process " + std::to_string(process) +
+                     " has started several jobs (MPI_Comm_spawn): specify a process of one of them:" + jobs);
   }
-  if (found.size() > 1)
-    return Error(Errc::arg, "process " + std::to_string(process) +
-                                " has started several jobs (MPI_Comm_spawn), or ranks that share no memory: "
-                                "specify a process of one of them:" +
-                                jobs);
-  if (found.size() == 1) return std::make_unique<WatchedJob>(std::move(found[0]));
+  if (found.size() == 1) return open(found.begin()->first);
   return Error(Errc::arg, "process " + std::to_string(process) +
                               " is not a rank of a job of this user, and has started none: specify a process "
                               "of the program, or its mpiexec");
 }
 
-JobState WatchedJob::read() const { return {read_memory(memory_, 0)}; }
+Result<std::unique_ptr<WatchedJob>> WatchedJob::open(const std::string& job) {
+  std::vector<Memory> memories;
+  for (const pid_t process : all_processes())
+    for (Memory& memory : memories_of(process)) {
+      const auto same = [&](const Memory& other) { return other.identity == memory.identity; };
+      if (std::none_of(memories.begin(), memories.end(), same) && job_of(memory) == job)
+        memories.push_back(std::move(memory));
+    }
+  if (memories.empty()) return Error(Errc::arg, "no job '" + job + "' of this user on this host");
+  return std::make_unique<WatchedJob>(std::move(memories));
+}
+
+JobState WatchedJob::read(bool with_queued) const {
+  JobState job;
+  for (const Memory& memory : memories_) {
+    std::vector<RankState> ranks = read_memory(memory, 0);
+    if (with_queued) identify(ranks, memory);
+    for (RankState& rank : ranks) job.ranks.push_back(std::move(rank));
+  }
+  join(job);
+  if (!with_queued) return job;
+  std::vector<JobState> jobs{std::move(job)};
+  add_queued(jobs);
+  return std::move(jobs[0]);
+}
 
 std::vector<JobState> read_jobs(const std::vector<pid_t>& processes, std::string* unreadable) {
-  std::map<std::pair<dev_t, ino_t>, JobState> jobs;
+  std::set<std::pair<dev_t, ino_t>> seen;
+  std::map<std::string, JobState> jobs;
   for (const pid_t process : processes) {
     for (const Memory& memory : memories_of(process)) {
-      if (jobs.contains(memory.identity)) continue;
+      if (!seen.insert(memory.identity).second) continue;
       std::vector<RankState> ranks = read_memory(memory);
+      identify(ranks, memory);
       if (ranks.empty() && unreadable != nullptr)
         *unreadable =
             "process " + std::to_string(process) +
             " has memory of Weft's name, but it is not (yet) initialized, or of another version of Weft";
-      if (!ranks.empty()) jobs[memory.identity].ranks = std::move(ranks);
+      for (RankState& rank : ranks) jobs[rank.job].ranks.push_back(std::move(rank));
     }
   }
   std::vector<JobState> found;
-  for (auto& [identity, job] : jobs) found.push_back(std::move(job));
+  for (auto& [id, job] : jobs) {
+    join(job);
+    found.push_back(std::move(job));
+  }
+  add_queued(found);
   std::sort(found.begin(), found.end(), [](auto& a, auto& b) { return a.ranks[0].pid < b.ranks[0].pid; });
   return found;
+}
+
+std::vector<JobState> jobs_of_process(pid_t process, std::string* unreadable) {
+  std::vector<JobState> own = read_jobs({process}, unreadable);
+  if (own.empty()) own = read_jobs(descendants(process));
+  const auto is_complete = [](const JobState& job) { return job.missing().empty(); };
+  if (std::all_of(own.begin(), own.end(), is_complete)) return own;
+  std::set<std::string> ids;
+  for (const JobState& job : own) ids.insert(job.ranks[0].job);
+  std::vector<JobState> all = read_jobs(all_processes());  // of other fake hosts
+  std::erase_if(all, [&](const JobState& job) { return !ids.contains(job.ranks[0].job); });
+  return all;
 }
 
 Result<int> print_waits(pid_t process, bool json) {
   std::string unreadable;
   std::vector<JobState> jobs =
-      read_jobs(process != 0 ? std::vector<pid_t>{process} : all_processes(), &unreadable);
+      process != 0 ? jobs_of_process(process, &unreadable) : read_jobs(all_processes(), &unreadable);
   if (jobs.empty() && process != 0)
     return Error(Errc::arg, "process " + std::to_string(process) + " is not a rank of a job of this user" +
                                 (unreadable.empty() ? "" : " (" + unreadable + ")") +
@@ -289,6 +357,10 @@ Result<int> print_waits(pid_t process, bool json) {
     return Error(Errc::arg, std::to_string(jobs.size()) +
                                 " jobs run here: specify a process of one of them, `weft hang PID`: " + pids);
   }
+  return print_jobs(jobs, json);
+}
+
+Result<int> print_jobs(const std::vector<JobState>& jobs, bool json) {
   bool waits = false;
   std::string text;
   for (const JobState& job : jobs) {
@@ -296,10 +368,14 @@ Result<int> print_waits(pid_t process, bool json) {
     if (json) text += (text.empty() ? "[" : ",\n") + to_json(job);
     for (const std::string& line : json ? std::vector<std::string>() : describe(job)) text += line + "\n";
   }
-  if (json) text = jobs.size() == 1 ? text.substr(1) + "\n" : text + "]\n";
+  if (json) text = jobs.size() == 1 ? text.substr(1) + "\n" : (text.empty() ? "[" : text) + "]\n";
+  return print(text, waits ? 1 : 0);
+}
+
+Result<int> print(const std::string& text, int exit_code) {
   if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
     return Error(Errc::other, "cannot write standard output");
-  return waits ? 1 : 0;
+  return exit_code;
 }
 
 }  // namespace weft::mpiexec

@@ -18,13 +18,20 @@
 
 namespace weft::mpiexec {
 
+/// Ranks of a communicator or tables in a memory, at most.
+inline constexpr uint32_t kMaxTables = 4096;
+/// Returns 0, 1, ... size - 1.
+[[nodiscard]] std::vector<int> members_of_world(int size);
+
 /// A wait of one thread; the fields are those of wait_table::Record.
 struct Wait {
   wait_table::What what;
   int peer, tag, peer_process;
   bool polls;
+  bool queued;  ///< of an operation in a GPU stream, whatever the rank's threads do
   uint64_t count, bytes, context;
   int comm_rank, comm_size;
+  bool of_world;  ///< ranks of the communicator are those of MPI_COMM_WORLD
   std::string call, operation, comm;
   std::vector<int> members;  ///< ranks of the communicator in MPI_COMM_WORLD; empty: unknown
   double seconds;
@@ -47,7 +54,8 @@ struct Wait {
 struct RankState {
   enum class State { outside, inside, waiting, left, ended };
   State state = State::outside;
-  int rank = 0, size = 1;  ///< in MPI_COMM_WORLD
+  std::string job, host, launcher;  ///< as in counter_table::Directory; empty: unknown
+  int rank = 0, size = 1;           ///< in MPI_COMM_WORLD
   pid_t pid = 0;
   bool threaded = false;     ///< several threads may call MPI
   int callers = 0;           ///< threaded: threads that have called MPI so far
@@ -56,6 +64,7 @@ struct RankState {
   std::string last_call;     ///< last MPI function called; empty: unknown
   double seconds = -1;       ///< outside: since the last call; negative: unknown
   std::vector<Wait> waits;
+  uint64_t queues = 0;  ///< counter_table::Directory::queues
   /// A GPU that the rank has used in MPI calls.
   struct UsedGpu {
     int number;  ///< device in the rank
@@ -66,25 +75,34 @@ struct RankState {
 
   /// Returns true if a thread that does not wait may call MPI.
   [[nodiscard]] bool may_go_on() const;
+  /// Returns true if the rank is outside of MPI, and operations in its GPU streams wait.
+  [[nodiscard]] bool only_queued() const { return state == State::outside && !waits.empty(); }
 };
 
-/// The ranks of one job on this host, by rank.
+/// The ranks of one job that were found, by rank.
 struct JobState {
   std::vector<RankState> ranks;
+  bool whole = false;  ///< they were looked for on all hosts of the job
+  /// Returns the ranks that were not found.
+  [[nodiscard]] std::vector<int> missing() const;
   [[nodiscard]] bool singleton() const { return ranks.size() == 1 && ranks.front().size == 1; }
 };
 
 /// A job that is read again and again.
 class WatchedJob {
  public:
-  explicit WatchedJob(Memory memory) : memory_(std::move(memory)) {}
-  /// The job of a process.
+  explicit WatchedJob(Memory memory) { memories_.push_back(std::move(memory)); }
+  explicit WatchedJob(std::vector<Memory> memories) : memories_(std::move(memories)) {}
+  /// The job of a process, or of one of its descendants.
   [[nodiscard]] static Result<std::unique_ptr<WatchedJob>> open(pid_t process);
-  /// Also returns waits that have just been published.
-  [[nodiscard]] JobState read() const;
+  /// The job of this id; its ranks on this machine.
+  [[nodiscard]] static Result<std::unique_ptr<WatchedJob>> open(const std::string& job);
+  /// Also returns waits that have just been published; `with_queued`: and the identities of the ranks, and the
+  /// waits of their GPU streams (add_queued).
+  [[nodiscard]] JobState read(bool with_queued = false) const;
 
  private:
-  Memory memory_;
+  std::vector<Memory> memories_;  // one for each fake host, else one
 };
 
 /// The ranks that wait in collectives of one communicator.
@@ -103,12 +121,17 @@ inline constexpr int kAnyRank = -3;
 /// Returns the ranks in MPI_COMM_WORLD without which the wait does not end, or kOtherJob.
 [[nodiscard]] std::vector<int> needed_by(const Wait& wait, const AllArrivals& all);
 
-/// Returns the jobs to which the processes belong. `unreadable` gets a reason if a process has memory of
-/// Weft's name that is no wait table of this version.
+/// Returns the jobs to which the processes belong, each with its ranks in memories of these processes.
+/// `unreadable` gets a reason if a process has memory of Weft's name that is no wait table of this version.
 [[nodiscard]] std::vector<JobState> read_jobs(const std::vector<pid_t>& processes,
                                               std::string* unreadable = nullptr);
+/// Returns the jobs of one process, with their ranks in the memories of all processes of this machine.
+[[nodiscard]] std::vector<JobState> jobs_of_process(pid_t process, std::string* unreadable = nullptr);
 /// Returns all processes of this host.
 [[nodiscard]] std::vector<pid_t> all_processes();
+
+/// Makes the ranks of several hosts one job: sorted, each once.
+void join(JobState& job);
 
 /// Lines of text: one per rank or group of ranks in the same state, then conclusions such as a deadlock.
 [[nodiscard]] std::vector<std::string> describe(const JobState& job);
@@ -121,5 +144,9 @@ inline constexpr int kAnyRank = -3;
 /// `mpiexec --waits`: prints the job of a process, or, if it is 0, the only job of the user on this host, and
 /// the singletons if there is no other. Returns the exit code: 0: no rank waits; 1: some wait.
 [[nodiscard]] Result<int> print_waits(pid_t process, bool json);
+/// The same for jobs that have been read.
+[[nodiscard]] Result<int> print_jobs(const std::vector<JobState>& jobs, bool json);
+/// Writes to standard output; returns `exit_code`.
+[[nodiscard]] Result<int> print(const std::string& text, int exit_code);
 
 }  // namespace weft::mpiexec

@@ -20,7 +20,8 @@ constexpr size_t kMaxCycle = 8;
 /// Returns true if a send to `receiver` and the wait of the receiver belong together.
 bool matches(int sender_comm_rank, const Wait& send, const Wait& receive) {
   if (send.what != What::send || (receive.what != What::receive && receive.what != What::probe)) return false;
-  return send.context == receive.context && (receive.peer == kAny || receive.peer == sender_comm_rank) &&
+  return send.context == receive.context && send.queued == receive.queued &&
+         (receive.peer == kAny || receive.peer == sender_comm_rank) &&
          (receive.tag == kAny || receive.tag == send.tag);
 }
 
@@ -48,7 +49,8 @@ std::vector<int> others_of(const RankState& rank, const Wait& wait, const AllArr
 
 /// "rank 0 waits in MPI_Recv for rank 1", or "... for any rank".
 std::string waits_in(int rank, const Wait& wait, const std::string& whom) {
-  return "rank " + std::to_string(rank) + " waits in " + wait.call + " for " + whom;
+  return (wait.queued ? "a stream of rank " : "rank ") + std::to_string(rank) + " waits in " + wait.call +
+         " for " + whom;
 }
 
 /// "; rank 0 receives tag 1, but rank 1 sent tag 2"; empty: nothing is known.
@@ -62,14 +64,17 @@ std::string meant_text(int rank, const Wait& wait) {
 /// Finds ranks of which none can go on before another one of them does.
 class Deadlocks {
  public:
-  Deadlocks(const JobState& job, const AllArrivals& all) : all_(all) {
+  Deadlocks(const JobState& job, const AllArrivals& all) {
+    for (const int rank : job.whole ? job.missing() : std::vector<int>()) gone_.insert(rank);
     for (const RankState& rank : job.ranks) {
       if (is_gone(rank)) gone_.insert(rank.rank);
       const bool ends = std::any_of(rank.waits.begin(), rank.waits.end(), ends_otherwise);
-      if (rank.state == State::waiting && !rank.waits.empty() && !ends) blocked_[rank.rank] = &rank;
+      if ((rank.state != State::waiting && !rank.only_queued()) || rank.waits.empty() || ends) continue;
+      Blocked& blocked = blocked_[rank.rank];
+      blocked.rank = &rank;
+      for (const Wait& wait : rank.waits) blocked.others.push_back(others_of(rank, wait, all));
     }
-    for (bool changed = true; changed;)
-      changed = std::erase_if(blocked_, [&](const auto& entry) { return !is_blocked(*entry.second); }) != 0;
+    remove_all_that_can_go_on();
   }
   /// Returns a text per deadlock; deadlocks have no rank in common.
   std::vector<std::string> find() {
@@ -90,15 +95,42 @@ class Deadlocks {
   }
   [[nodiscard]] bool holds_up(const Wait& wait, int other) const {
     const auto found = blocked_.find(other);
-    return found != blocked_.end() ? !in_transfer(wait, *found->second) : gone_.contains(other);
+    return found != blocked_.end() ? !in_transfer(wait, *found->second.rank) : gone_.contains(other);
   }
-  [[nodiscard]] bool is_blocked(const RankState& rank) const {
-    return std::all_of(rank.waits.begin(), rank.waits.end(), [&](const Wait& wait) {
-      const std::vector<int> others = others_of(rank, wait, all_);
+  /// A rank with, for each of its waits, the ranks that can end it.
+  struct Blocked {
+    const RankState* rank = nullptr;
+    std::vector<std::vector<int>> others;
+  };
+  [[nodiscard]] bool is_blocked(const Blocked& blocked) const {
+    for (size_t i = 0; i < blocked.others.size(); ++i) {
+      const Wait& wait = blocked.rank->waits[i];
+      const std::vector<int>& others = blocked.others[i];
       const auto holds = [&](int other) { return holds_up(wait, other); };
-      if (is_for_any(wait)) return !others.empty() && std::all_of(others.begin(), others.end(), holds);
-      return std::any_of(others.begin(), others.end(), holds);
-    });
+      const bool held = is_for_any(wait) ? !others.empty() && std::all_of(others.begin(), others.end(), holds)
+                                         : std::any_of(others.begin(), others.end(), holds);
+      if (!held) return false;
+    }
+    return true;
+  }
+  /// Removes the ranks of which a wait can end, then the ranks that only waited for these, and so on.
+  void remove_all_that_can_go_on() {
+    std::map<int, std::vector<int>> waiters;
+    std::vector<int> open;
+    for (const auto& [rank, blocked] : blocked_) {
+      open.push_back(rank);
+      for (const std::vector<int>& others : blocked.others)
+        for (const int other : others) waiters[other].push_back(rank);
+    }
+    while (!open.empty()) {
+      const int rank = open.back();
+      open.pop_back();
+      const auto found = blocked_.find(rank);
+      if (found == blocked_.end() || is_blocked(found->second)) continue;
+      blocked_.erase(found);
+      const std::vector<int>& again = waiters[rank];
+      open.insert(open.end(), again.begin(), again.end());
+    }
   }
   /// One wait, for certain ranks.
   static bool is_simple(const RankState& rank) {
@@ -108,7 +140,7 @@ class Deadlocks {
   /// Searches for a cycle of simple waits. Afterwards `path_` is the cycle.
   bool visit(int rank) {
     const auto found = blocked_.find(rank);
-    if (found == blocked_.end() || !is_simple(*found->second) || finished_.contains(rank)) return false;
+    if (found == blocked_.end() || !is_simple(*found->second.rank) || finished_.contains(rank)) return false;
     if (const auto on_path = std::find(path_.begin(), path_.end(), rank); on_path != path_.end()) {
       path_.erase(path_.begin(), on_path);
       finished_.insert(path_.begin(), path_.end());
@@ -116,7 +148,7 @@ class Deadlocks {
       return true;
     }
     path_.push_back(rank);
-    for (const int next : needed_by(wait_of(rank), all_))
+    for (const int next : found->second.others[0])
       if (holds_up(wait_of(rank), next) && visit(next)) return true;
     finished_.insert(rank);
     path_.pop_back();
@@ -129,12 +161,12 @@ class Deadlocks {
     std::vector<int> open{first};
     bool waits_for_gone = false;
     while (!open.empty()) {
-      const RankState& rank = *blocked_.at(open.back());
+      const Blocked& blocked = blocked_.at(open.back());
       open.pop_back();
-      if (reported_.contains(rank.rank)) return {};
-      for (const Wait& wait : rank.waits)
-        for (const int other : others_of(rank, wait, all_)) {
-          if (!holds_up(wait, other)) continue;
+      if (reported_.contains(blocked.rank->rank)) return {};
+      for (size_t i = 0; i < blocked.others.size(); ++i)
+        for (const int other : blocked.others[i]) {
+          if (!holds_up(blocked.rank->waits[i], other)) continue;
           waits_for_gone |= gone_.contains(other);
           if (blocked_.contains(other) && found.insert(other).second) open.push_back(other);
         }
@@ -144,13 +176,14 @@ class Deadlocks {
     return found;
   }
   [[nodiscard]] bool needs_itself(int rank) const {
-    const RankState& state = *blocked_.at(rank);
-    return std::any_of(state.waits.begin(), state.waits.end(), [&](const Wait& wait) {
-      const std::vector<int> others = needed_by(wait, all_);
-      return std::find(others.begin(), others.end(), rank) != others.end();
-    });
+    const Blocked& state = blocked_.at(rank);
+    for (size_t i = 0; i < state.others.size(); ++i)
+      if (!is_for_any(state.rank->waits[i]) &&
+          std::find(state.others[i].begin(), state.others[i].end(), rank) != state.others[i].end())
+        return true;
+    return false;
   }
-  [[nodiscard]] const Wait& wait_of(int rank) const { return blocked_.at(rank)->waits[0]; }
+  [[nodiscard]] const Wait& wait_of(int rank) const { return blocked_.at(rank).rank->waits[0]; }
 
   [[nodiscard]] std::string hint() const {
     if (path_.size() != 2) return "";
@@ -170,12 +203,22 @@ class Deadlocks {
   /// "deadlock: ", or "possible deadlock: " if other threads may go on.
   template <class Ranks>
   [[nodiscard]] std::string title(const Ranks& ranks, std::string& doubt) const {
-    std::vector<int> threaded;
-    for (const int rank : ranks)
-      if (blocked_.at(rank)->may_go_on()) threaded.push_back(rank);
+    std::vector<int> threaded, outside;
+    for (const int rank : ranks) {
+      if (blocked_.at(rank).rank->only_queued())
+        outside.push_back(rank);
+      else if (blocked_.at(rank).rank->may_go_on())
+        threaded.push_back(rank);
+    }
     std::sort(threaded.begin(), threaded.end());
-    if (threaded.empty()) return "deadlock: ";
-    doubt = " (unless another thread of " + ranks_text(threaded) + " goes on)";
+    std::sort(outside.begin(), outside.end());
+    if (threaded.empty() && outside.empty()) return "deadlock: ";
+    doubt = " (unless ";
+    if (!threaded.empty()) doubt += "another thread of " + ranks_text(threaded) + " goes on";
+    if (!outside.empty())
+      doubt += (threaded.empty() ? "" : ", or ") + ranks_text(outside) + ", outside of MPI, " +
+               (outside.size() == 1 ? "does not wait for its stream" : "do not wait for their streams");
+    doubt += ")";
     return "possible deadlock: ";
   }
   [[nodiscard]] std::string describe_cycle() const {
@@ -194,10 +237,10 @@ class Deadlocks {
     std::string doubt, text = title(ranks, doubt) + ranks_text({ranks.begin(), ranks.end()}) + ": ", meant;
     size_t listed = 0;
     for (const int rank : ranks)
-      for (const Wait& wait : blocked_.at(rank)->waits) {
+      for (const Wait& wait : blocked_.at(rank).rank->waits) {
         if (++listed > kMaxCycle) continue;
-        const std::string whom =
-            is_for_any(wait) ? "any rank" : ranks_text(others_of(*blocked_.at(rank), wait, all_));
+        const auto i = static_cast<size_t>(&wait - blocked_.at(rank).rank->waits.data());
+        const std::string whom = is_for_any(wait) ? "any rank" : ranks_text(blocked_.at(rank).others[i]);
         text += (listed == 1 ? "" : ", ") + waits_in(rank, wait, whom);
         meant += meant_text(rank, wait);
       }
@@ -205,8 +248,7 @@ class Deadlocks {
     return text + meant + doubt;
   }
 
-  const AllArrivals& all_;
-  std::map<int, const RankState*> blocked_;  // by rank in MPI_COMM_WORLD
+  std::map<int, Blocked> blocked_;  // by rank in MPI_COMM_WORLD
   std::set<int> gone_, finished_, reported_;
   std::vector<int> path_;
 };
@@ -233,9 +275,11 @@ std::vector<std::string> mismatches(const JobState& job, const AllArrivals& all)
 
 /// Waits for ranks that will not come.
 std::vector<std::string> lost(const JobState& job, const AllArrivals& all) {
-  std::map<int, const RankState*> gone;
+  std::map<int, std::string> gone;  // with what has become of them
   for (const RankState& rank : job.ranks)
-    if (is_gone(rank)) gone[rank.rank] = &rank;
+    if (is_gone(rank)) gone[rank.rank] = without_marks(describe_rank(rank, all));
+  for (const int rank : job.whole ? job.missing() : std::vector<int>())
+    gone[rank] = std::string("was ") + kNotFound;
   std::vector<std::string> texts;
   if (gone.empty()) return texts;
   for (const RankState& rank : job.ranks)
@@ -251,7 +295,7 @@ std::vector<std::string> lost(const JobState& job, const AllArrivals& all) {
       for (const int peer : others)
         if (gone.contains(peer))
           texts.push_back(waits_in(rank.rank, wait, "rank " + std::to_string(peer)) + ", which " +
-                          without_marks(describe_rank(*gone[peer], all)) + meant_text(rank.rank, wait));
+                          gone[peer] + meant_text(rank.rank, wait));
     }
   return texts;
 }
@@ -259,7 +303,8 @@ std::vector<std::string> lost(const JobState& job, const AllArrivals& all) {
 }  // namespace
 
 bool RankState::may_go_on() const {
-  const auto stuck = static_cast<int>(waits.size());
+  const auto stuck = static_cast<int>(
+      std::count_if(waits.begin(), waits.end(), [](const Wait& wait) { return !wait.queued; }));
   return threaded && callers > stuck && (threads == 0 || threads > stuck);
 }
 

@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "mpiexec/hosts.hpp"
 #include "mpiexec/waits.hpp"
 #include "mpiexec/waits_text.hpp"
 
@@ -78,9 +77,11 @@ std::string operation(const Wait& wait) {
       return "enqueued operation";
     case What::window_lock:
       return "lock of rank " + std::to_string(wait.tag) +
-             (wait.peer != kAny ? ", held exclusively by " + peer
-              : wait.count != 0 ? ", held shared by " + std::to_string(wait.count) + " ranks"
-                                : "");
+             (wait.peer == kAny ? ""
+              : wait.count == 0 ? ", held exclusively by " + peer
+              : wait.count == 1
+                  ? ", held shared by " + peer
+                  : ", held shared by " + peer + " and " + std::to_string(wait.count - 1) + " more");
     case What::window_post:
       return "MPI_Win_post of " + peer;
     case What::window_complete:
@@ -111,7 +112,7 @@ std::string missing_text(const Wait& wait, const AllArrivals& all) {
 
 std::string describe_wait(const Wait& wait, const AllArrivals& all) {
   const std::string call = wait.call.empty() ? "a call" : wait.call;
-  std::string text = wait.polls ? "polls " + call : call;
+  std::string text = wait.queued ? "in a stream: " + call : wait.polls ? "polls " + call : call;
   if (wait.comm_size > 0) text += " on " + communicator(wait);
   text += (wait.polls ? " for " : " since ") + duration(wait.seconds);
   if (const std::string what = operation(wait); !what.empty()) text += ": " + what;
@@ -119,6 +120,14 @@ std::string describe_wait(const Wait& wait, const AllArrivals& all) {
     text += "; " + sent + " (unexpected, " + std::to_string(wait.unexpected->bytes) + " bytes)";
   if (wait.is_collective())
     if (const std::string missing = missing_text(wait, all); !missing.empty()) text += "; " + missing;
+  return text;
+}
+
+/// "; in a stream: MPIX_Recv_enqueue ...", for each operation that waits in a stream.
+std::string queued_text(const RankState& rank, const AllArrivals& all) {
+  std::string text;
+  for (const Wait& wait : rank.waits)
+    if (wait.queued) text += "; " + describe_wait(wait, all);
   return text;
 }
 
@@ -143,6 +152,7 @@ std::string to_json(const RankState& rank, const Wait* wait, const AllArrivals& 
   snprintf(seconds, sizeof seconds, "%.3f", std::max(0.0, wait != nullptr ? wait->seconds : rank.seconds));
   std::string text =
       "{\"rank\": " + std::to_string(rank.rank) + ", \"pid\": " + std::to_string(rank.pid) +
+      ", \"host\": " + json_text(rank.host) +
       ", \"state\": " + json_text(states[static_cast<int>(rank.state)]) +
       ", \"call\": " + json_text(wait != nullptr ? wait->call : rank.last_call) +
       ", \"seconds\": " + seconds + ", \"text\": " +
@@ -154,6 +164,7 @@ std::string to_json(const RankState& rank, const Wait* wait, const AllArrivals& 
   text += ", \"what\": " + json_text(wait->is_collective() && wait->what == What::other
                                          ? "collective"
                                          : kinds[static_cast<size_t>(wait->what) % std::size(kinds)]);
+  text += ", \"in_stream\": " + std::string(wait->queued ? "true" : "false");
   text += ", \"polls\": " + std::string(wait->polls ? "true" : "false");
   text += ", \"peer\": " + json_or_null(wait->peer, peer && wait->peer != kAny);
   text += ", \"tag\": " + json_or_null(wait->tag, peer && wait->tag != kAny);
@@ -212,16 +223,20 @@ std::string describe_rank(const RankState& rank, const AllArrivals& all) {
     case State::inside:
       return "in " + (rank.last_call.empty() ? "an MPI call" : rank.last_call) + since + ", in progress";
     case State::outside:
-      return "outside MPI" + since + (rank.process_state == 'R' ? ", running" : ", not running") + last;
+      return "outside MPI" + since + (rank.process_state == 'R' ? ", running" : ", not running") + last +
+             queued_text(rank, all);
     case State::waiting:
       break;
   }
   std::string text;
+  const auto threads =
+      std::count_if(rank.waits.begin(), rank.waits.end(), [](const Wait& wait) { return !wait.queued; });
   for (const Wait& wait : rank.waits) {
-    const char* name = rank.waits.size() == 1 ? "" : text.empty() ? "one thread: " : "; another: ";
+    if (wait.queued) continue;
+    const char* name = threads == 1 ? "" : text.empty() ? "one thread: " : "; another: ";
     text += name + describe_wait(wait, all);
   }
-  return text;
+  return text + queued_text(rank, all);
 }
 
 std::string unexpected_text(const Wait& wait) {
@@ -302,27 +317,33 @@ std::vector<std::string> describe(const JobState& job) {
     found->members.push_back(&rank);
   }
   std::vector<std::string> lines;
+  const bool several_hosts = std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& rank) {
+    return rank.host != job.ranks[0].host;
+  });
   for (const auto& [key, text, seconds, members] : groups) {
     std::vector<int> ranks;
     for (const RankState* member : members) ranks.push_back(member->rank);
     std::string name = ranks_text(ranks);
-    if (members.size() == 1) name += " (pid " + std::to_string(members[0]->pid) + ")";
+    if (members.size() == 1)
+      name +=
+          " (pid " + std::to_string(members[0]->pid) + (several_hosts ? " on " + members[0]->host : "") + ")";
     if (job.singleton())
       name = "a singleton (pid " + std::to_string(members[0]->pid) + ", the only rank of its job)";
     lines.push_back(name + ": " + without_marks(text));
   }
-  if (!job.singleton() && static_cast<int>(job.ranks.size()) < job.ranks.front().size)
-    lines.push_back("the other " +
-                    std::to_string(job.ranks.front().size - static_cast<int>(job.ranks.size())) +
-                    " ranks are on other hosts, or have not connected");
+  if (const std::vector<int> missing = job.missing(); !missing.empty())
+    lines.push_back(job.whole ? ranks_text(missing) + ": " + kNotFound
+                              : "the other " + std::to_string(missing.size()) +
+                                    " ranks are on other hosts, or have not connected");
   for (auto& text : conclusions(job)) lines.push_back(std::move(text));
   return lines;
 }
 
 std::string to_json(const JobState& job) {
   const AllArrivals all = arrivals_of(job);
-  std::string text = "{\"pid\": " + std::to_string(job.ranks.front().pid) +
-                     ", \"host\": " + json_text(host_name()) +
+  std::string text = "{\"job\": " + json_text(job.ranks.front().job) +
+                     ", \"pid\": " + std::to_string(job.ranks.front().pid) +
+                     ", \"host\": " + json_text(job.ranks.front().host) +
                      ", \"size\": " + std::to_string(job.ranks.front().size) + ",\n \"ranks\": [";
   for (const RankState& rank : job.ranks) {
     if (rank.waits.empty()) text += (text.back() == '[' ? "\n  " : ",\n  ") + to_json(rank, nullptr, all);
@@ -332,6 +353,8 @@ std::string to_json(const JobState& job) {
   text += "],\n \"conclusions\": [";
   for (const std::string& conclusion : conclusions(job))
     text += (text.back() == '[' ? "\n  " : ",\n  ") + json_text(conclusion);
+  text += "],\n \"missing\": [";
+  for (const int rank : job.missing()) text += (text.back() == '[' ? "" : ", ") + std::to_string(rank);
   return text + "]}";
 }
 

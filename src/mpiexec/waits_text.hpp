@@ -8,6 +8,9 @@
 
 namespace weft::mpiexec {
 
+/// The state of a rank that is in no table.
+inline constexpr char kNotFound[] = "found on no host (ended, or not through MPI_Init)";
+
 /// Durations are between marks, so that ranks form a group whatever their durations.
 [[nodiscard]] std::string without_marks(std::string text);
 /// Returns "rank 3" or "ranks 0-3, 7".

@@ -10,11 +10,15 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "base/counter_table.hpp"
+#include "base/json.hpp"
+#include "mpiexec/counters.hpp"
 #include "mpiexec/gpus.hpp"
 #include "mpiexec/processes.hpp"
+#include "mpiexec/states.hpp"
 
 namespace weft::mpiexec {
 namespace {
@@ -22,28 +26,16 @@ namespace {
 using State = RankState::State;
 
 constexpr double kSampleSeconds = 0.01;
-constexpr uint32_t kMaxCounters = 4096;
+constexpr char kSampleUsage[] = "--sample takes JOB,SECONDS,SAMPLES";
 
-/// The counters of one process.
+/// The counters of one process as a JSON object.
 class Counters {
  public:
   explicit Counters(pid_t pid) : memories_(open_memories(pid, {counter_table::kName})) {}
-  /// A JSON object of all counters that are not zero.
   [[nodiscard]] std::string to_json() const {
     std::string text = "{";
-    counter_table::Directory directory{};
-    if (memories_.empty() || !memories_[0].read(directory, 0) ||
-        directory.magic.load() != counter_table::kMagic || directory.count > kMaxCounters)
-      return text + "}";
-    std::vector<uint64_t> values(directory.count);
-    std::vector<counter_table::Name> names(directory.count);
-    if (!memories_[0].read_bytes(values.data(), values.size() * sizeof(uint64_t), directory.values_offset) ||
-        !memories_[0].read_bytes(names.data(), names.size() * sizeof names[0], directory.names_offset))
-      return text + "}";
-    for (size_t i = 0; i < values.size(); ++i)
-      if (values[i] != 0)
-        text += (text.size() > 1 ? ", " : "") + json_text(text_of(names[i].text)) + ": " +
-                std::to_string(values[i]);
+    for (const CounterValue& counter : read_counters(memories_))
+      text += (text.size() > 1 ? ", " : "") + json_text(counter.name) + ": " + std::to_string(counter.value);
     return text + "}";
   }
 
@@ -101,7 +93,7 @@ std::string number(double value) {
 
 class Watch {
  public:
-  explicit Watch(const WatchedJob& job) : job_(job) {}
+  Watch(const WatchedJob& job, bool with_states) : job_(job), with_states_(with_states) {}
 
   /// Adds `seconds` in which the ranks did what they do now. Returns false if the job has ended.
   bool sample(double seconds) {
@@ -132,13 +124,14 @@ class Watch {
   /// A line of JSON; begins a new interval.
   [[nodiscard]] std::string report() {
     static const char* const states[] = {"outside MPI", "inside MPI", "waiting", "left MPI", "ended"};
+    state_ = job_.read(true);
     std::string text = "{\"seconds\": " + number(total_) +
                        ", \"size\": " + std::to_string(state_.ranks.empty() ? 0 : state_.ranks[0].size) +
                        ", \"ranks\": [";
     for (const RankState& rank : state_.ranks) {
       const Shares& shares = shares_[rank.rank];
       text += (text.back() == '[' ? "" : ", ") + std::string("{\"rank\": ") + std::to_string(rank.rank) +
-              ", \"pid\": " + std::to_string(rank.pid) +
+              ", \"pid\": " + std::to_string(rank.pid) + ", \"host\": " + json_text(rank.host) +
               ", \"state\": " + json_text(states[static_cast<int>(rank.state)]) +
               ", \"call\": " + json_text(rank.waits.empty() ? rank.last_call : rank.waits[0].call) +
               ", \"inside\": " + share(shares.inside) + ", \"waiting\": " + share(shares.waiting) +
@@ -152,9 +145,15 @@ class Watch {
     text += "], \"conclusions\": [";
     for (const std::string& conclusion : conclusions(lasting(total_)))
       text += (text.back() == '[' ? "" : ", ") + json_text(conclusion);
+    text += "]";
+    if (with_states_) {
+      std::string states = std::string(kStatesTitle) + "\n";
+      for (const RankState& rank : lasting(total_).ranks) states += to_text(rank);
+      text += ", \"states\": " + json_string(states);
+    }
     shares_.clear();
     total_ = 0;
-    return text + "]}\n";
+    return text + "}\n";
   }
 
  private:
@@ -184,6 +183,7 @@ class Watch {
   }
   [[nodiscard]] std::string share(double seconds) const { return number(total_ > 0 ? seconds / total_ : 0); }
   const WatchedJob& job_;
+  const bool with_states_;
   JobState state_;
   std::map<int, Shares> shares_;
   std::map<pid_t, std::unique_ptr<Counters>> counters_;
@@ -210,10 +210,10 @@ std::map<int, std::vector<int>> delaying_ranks(const JobState& job) {
   return found;
 }
 
-Result<int> watch(pid_t process, double seconds, int samples) {
-  auto job = WatchedJob::open(process);
-  if (!job) return std::move(job).error();
-  Watch sampler(**job);
+namespace {
+
+Result<int> run_watch(const WatchedJob& job, double seconds, int samples, bool with_states) {
+  Watch sampler(job, with_states);
   bool running = true;
   for (int i = 0; running && (samples == 0 || i < samples); ++i) {
     const double end = now() + seconds;
@@ -224,10 +224,31 @@ Result<int> watch(pid_t process, double seconds, int samples) {
       running = sampler.sample(current - last);
       last = current;
     } while (running && last < end);
-    if (std::fputs(sampler.report().c_str(), stdout) < 0 || std::fflush(stdout) != 0)
-      return Error(Errc::other, "cannot write standard output");
+    if (auto printed = print(sampler.report(), 0); !printed) return printed;
   }
   return 0;
+}
+
+}  // namespace
+
+Result<int> watch(pid_t process, double seconds, int samples) {
+  auto job = WatchedJob::open(process);
+  if (!job) return std::move(job).error();
+  return run_watch(**job, seconds, samples, false);
+}
+
+Result<int> sample(const std::string& what) {
+  const size_t last = what.rfind(','), end = last == what.npos ? last : what.rfind(',', last - 1);
+  if (end == what.npos) return Error(Errc::arg, kSampleUsage);
+  std::istringstream words(what.substr(end + 1));
+  double seconds = 0;
+  char comma = 0;
+  int samples = 0;
+  if (!(words >> seconds >> comma >> samples) || !(seconds > 0 && seconds <= 3600) || samples < 0)
+    return Error(Errc::arg, kSampleUsage);
+  auto job = WatchedJob::open(what.substr(0, end));
+  if (!job) return std::move(job).error();
+  return run_watch(**job, seconds, samples, true);
 }
 
 }  // namespace weft::mpiexec

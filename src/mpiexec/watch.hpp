@@ -29,4 +29,9 @@ struct Shares {
 /// `samples` of them. `process`: a rank, or a process whose descendants are ranks. Returns the exit code.
 [[nodiscard]] Result<int> watch(pid_t process, double seconds, int samples);
 
+/// `mpiexec --sample JOB,SECONDS,SAMPLES`: the same for the ranks of a job that are on this host; each line
+/// also has their states (states.hpp) without waits that began in the interval, from which `weft top` draws
+/// the conclusions about all hosts.
+[[nodiscard]] Result<int> sample(const std::string& what);
+
 }  // namespace weft::mpiexec

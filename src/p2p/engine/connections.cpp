@@ -8,8 +8,10 @@
 #include <string>
 #include <utility>
 
+#include "base/published.hpp"
 #include "device/queue/submission_batcher.hpp"
 #include "launch/cpus.hpp"
+#include "launch/fake_hosts.hpp"
 #include "p2p/engine/delivery.hpp"
 #include "p2p/message/header.hpp"
 
@@ -80,6 +82,9 @@ Status Connections::connect(Delivery& delivery) {
 void Connections::publish_waits() {
   const auto& job = instance_.exchange->job();
   instance_.waits.open(shm_ != nullptr ? &shm_->wait_table(instance_.self) : nullptr, job.rank, job.size);
+  const std::string host = launch::host_name(job);  // behind the boot id
+  published::set_identity(job.id, host.substr(host.find('/') + 1),
+                          job.launcher.substr(0, job.launcher.find(',')));
 }
 
 void Connections::count_cores() {
