@@ -78,6 +78,7 @@ void Messages::remove(Window& window) {
   std::erase(leaving_, &window);
   if (std::exchange(window.reached_by_messages, false)) --served_;
   std::erase_if(locks_, [&](const LockRequest& request) { return request.window == window.comm->id; });
+  std::erase_if(held_, [&](const HeldLock& lock) { return lock.window == window.comm->id; });
 }
 
 void Messages::serve(Window& window) {
@@ -120,7 +121,7 @@ bool Messages::poll() {
     progressed = true;
   }
   if (!locks_.empty())
-    progressed |= std::erase_if(locks_, [&](const LockRequest& request) { return grant(request); }) != 0;
+    progressed |= std::erase_if(locks_, [&](LockRequest& request) { return grant(request); }) != 0;
   return progressed;
 }
 
@@ -133,16 +134,28 @@ Window* Messages::find(core::ContextId id, core::ProcessId source, int& rank) co
 }
 
 void Messages::send_sync(const Window& window, const Peer& to, Sync what) {
-  send(to.process, SyncMessage{WindowHandler::sync, what, {}, window.comm->id});
+  send(to.process, SyncMessage{WindowHandler::sync, what, 0, -1, window.comm->id});
 }
 
-bool Messages::grant(const LockRequest& request) {
+bool Messages::grant(LockRequest& request) {
   const auto found = windows_.find(request.window);
   if (found == windows_.end() || instance_.failures.failed(request.source)) return true;
-  if (!found->second->control->try_lock(request.exclusive, found->second->rank_of(request.source)))
+  Window& window = *found->second;
+  if (!window.control->try_lock(request.exclusive, window.rank_of(request.source))) {
+    report_holder(request, *window.control, static_cast<int>(window.peers.size()));
     return false;
-  send(request.source, SyncMessage{WindowHandler::sync, Sync::granted, {}, request.window});
+  }
+  send(request.source, SyncMessage{WindowHandler::sync, Sync::granted, 0, -1, request.window});
   return true;
+}
+
+/// For readers of the source's wait: who holds the lock that it waits for.
+void Messages::report_holder(LockRequest& request, Control& control, int ranks) {
+  const LockHolder holder = holder_of(control, request.reported, ranks);
+  if (holder.rank < 0 || holder.rank == request.reported) return;
+  request.reported = holder.rank;
+  const auto sharers = static_cast<uint16_t>(std::min<uint32_t>(holder.sharers, UINT16_MAX));
+  send(request.source, SyncMessage{WindowHandler::sync, Sync::held, sharers, holder.rank, request.window});
 }
 
 void Messages::on_sync(core::ProcessId source, const SyncMessage& message) {
@@ -153,7 +166,7 @@ void Messages::on_sync(core::ProcessId source, const SyncMessage& message) {
   switch (message.what) {
     case Sync::lock_shared:
     case Sync::lock_exclusive: {
-      const LockRequest request{message.window, source, message.what == Sync::lock_exclusive};
+      LockRequest request{message.window, source, message.what == Sync::lock_exclusive};
       if (!grant(request)) locks_.push_back(request);
       break;
     }
@@ -164,7 +177,12 @@ void Messages::on_sync(core::ProcessId source, const SyncMessage& message) {
       control.unlock(true, rank);
       break;
     case Sync::granted:
+      note_holder(message.window, rank, {});
       window->peers[static_cast<size_t>(rank)].granted = true;
+      break;
+    case Sync::held:
+      if (message.holder < 0 || message.holder >= static_cast<int>(window->peers.size())) return stale.add();
+      note_holder(message.window, rank, {message.holder, message.sharers});
       break;
     case Sync::post:
       control.of(rank).posts.fetch_add(1);

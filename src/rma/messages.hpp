@@ -22,6 +22,7 @@ enum class Sync : uint8_t {
   unlock_shared,
   unlock_exclusive,
   granted,
+  held,  ///< a lock that the receiver has requested: who holds it
   post,
   complete,
   detached  ///< Peer::detached
@@ -39,7 +40,8 @@ enum class WindowHandler : transport::am::HandlerId {
 struct SyncMessage {
   WindowHandler handler;
   Sync what;
-  uint8_t unused[6];
+  uint16_t sharers;  ///< held: number of shared locks; 0: held exclusively
+  int32_t holder;    ///< held: a rank that has the lock
   core::ContextId window;
 };
 /// Asks for the key of the attached memory that contains a range.
@@ -117,6 +119,14 @@ class Operation : public transport::Completion {
   Status outcome_;
 };
 
+/// A rank that has a lock, and the number of shared locks; 0: it has the lock exclusively.
+struct LockHolder {
+  int rank = -1;  ///< -1: unknown or none
+  uint32_t sharers = 0;
+};
+/// The holder of the lock of a control block. `known`: a rank that may hold a shared lock, looked at first.
+[[nodiscard]] LockHolder holder_of(Control& control, int known, int ranks);
+
 class Messages final : public core::RetainedState, private core::Poller {
  public:
   /// The messages of the process.
@@ -131,6 +141,8 @@ class Messages final : public core::RetainedState, private core::Poller {
   void serve(Window& window);
   /// Ends the accumulate operations of a window that wait for replies.
   void abandon(const Window& window, const Error& why);
+  /// The holder of a lock of `target` that was requested by message and not granted, as far as it is known.
+  [[nodiscard]] LockHolder reported_holder(core::ContextId window, int target) const;
   void send_sync(const Window& window, const Peer& to, Sync what);
   /// Asks a peer for the key of its attached memory; Peer::queried becomes true.
   void send_query(const Window& window, Peer& to, uint64_t address, uint64_t length);
@@ -152,13 +164,16 @@ class Messages final : public core::RetainedState, private core::Poller {
     core::ContextId window;
     core::ProcessId source;
     bool exclusive;
+    int reported = -1;  ///< holder that the source has been told
   };
   void send(core::ProcessId to, std::vector<std::byte> message);
   template <class T>
   void send(core::ProcessId to, const T& message);
   [[nodiscard]] bool send_now(const Queued& message);
   [[nodiscard]] Window* find(core::ContextId window, core::ProcessId source, int& rank) const;
-  [[nodiscard]] bool grant(const LockRequest& request);
+  [[nodiscard]] bool grant(LockRequest& request);
+  void report_holder(LockRequest& request, Control& control, int ranks);
+  void note_holder(core::ContextId window, int target, const LockHolder& holder);
   void on_sync(core::ProcessId source, const SyncMessage& message);
   void on_query(core::ProcessId source, const QueryMessage& message);
   void on_key(core::ProcessId source, const KeyMessage& message);
@@ -177,6 +192,12 @@ class Messages final : public core::RetainedState, private core::Poller {
   std::deque<Queued> queue_;     // messages without capacity in the transport
   std::deque<Queued> deferred_;  // accumulate messages of peers, until the accumulate lock is free
   std::vector<LockRequest> locks_;
+  struct HeldLock {
+    core::ContextId window;
+    int target;
+    LockHolder holder;
+  };
+  std::vector<HeldLock> held_;  // locks that this process waits for
   std::vector<Window*> leaving_;  // revoked ones, until Window::leave() returns true
   size_t served_ = 0;             // windows with Window::reached_by_messages
 };

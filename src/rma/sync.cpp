@@ -210,16 +210,23 @@ Status Window::acquire(Peer& peer, int rank, Lock kind, bool check) {
             Control& theirs = *peer.control;
             if (theirs.try_lock(exclusive, comm->rank())) [[likely]]
               return true;
-            const uint32_t held = theirs.lock.load(std::memory_order_relaxed);
-            event.rank = theirs.holder();
-            event.count = held >= Control::kExclusive ? 0 : held;
+            const LockHolder holder = holder_of(theirs, event.rank, static_cast<int>(peers.size()));
+            event.rank = holder.rank;
+            event.count = holder.sharers;
             return false;
           },
           peer, event));
     } else {
       peer.granted = false;
       Messages::of(instance).send_sync(*this, peer, exclusive ? Sync::lock_exclusive : Sync::lock_shared);
-      WEFT_TRY(wait_for_target([&] { return peer.granted; }, peer, event));
+      WEFT_TRY(wait_for_target(
+          [&] {
+            const LockHolder holder = Messages::of(instance).reported_holder(comm->id, rank);
+            event.rank = holder.rank;
+            event.count = holder.sharers;
+            return peer.granted;
+          },
+          peer, event));
     }
   }
   peer.lock = kind;
