@@ -62,7 +62,8 @@ Queue::Queue(core::Communicator& comm, core::Ref<Stream> stream, std::unique_ptr
       stream_(std::move(stream)),
       mailbox_(std::move(mailbox)),
       self_messages_(*stream_->gpu, mailbox_->self_buffer(static_cast<uint32_t>(comm.rank())),
-                     Mailbox::kSelfBufferBytes, comm.rank()) {}
+                     Mailbox::kSelfBufferBytes, comm.rank()),
+      view_(comm, mailbox_->fault().beats) {}
 
 Queue::~Queue() {
   if (registered_) comm_.instance.remove(*this);
@@ -130,6 +131,7 @@ Status Queue::add(Op::Kind kind, const Side& side, int peer, Request* request, S
   op.peer = static_cast<uint16_t>(peer);
   op.state = allocate_state(*captured);
   op.kind = kind;
+  view_.publish(op);
   pending_.push_back({op, request, false, *captured});
   return {};
 }

@@ -19,6 +19,7 @@
 #include "stream/request.hpp"
 #include "stream/self_messages.hpp"
 #include "stream/stream.hpp"
+#include "stream/view.hpp"
 
 namespace weft::stream {
 
@@ -79,6 +80,7 @@ class Queue final : public core::StreamState, public core::Poller {
   core::Ref<Stream> stream_;
   std::unique_ptr<Mailbox> mailbox_;
   SelfMessages self_messages_;
+  View view_;
   std::vector<PendingOp> pending_;  // in call order
   std::bitset<device::kernel::enqueue::kStates> states_;
   bool used_ = false;          // launched since the stream was last seen idle

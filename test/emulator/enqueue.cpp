@@ -75,7 +75,10 @@ class Enqueue : public Kernel {
       protocol.leave();
       return true;
     }
-    if (step.what == Step::nothing) return false;
+    if (step.what == Step::nothing) {
+      if (is_leader) protocol.beat(block);
+      return false;
+    }
     perform(step, env, protocol);
     protocol.performed(step);
     phases_[block] = Protocol::phase_after(step);

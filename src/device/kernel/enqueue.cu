@@ -110,8 +110,9 @@ __device__ Step await(Protocol<Env>& protocol, bool leads, uint32_t i, uint32_t&
     Step step = leads ? protocol.next(i, phase, held) : protocol.help(held);
     if (step.what == Step::finish) protocol.count(i);
     if (step.what != Step::nothing) return step;
-    if ((leads ? protocol.may_leave(i) : protocol.all_finished()) ||
-        (polls % kPollsPerCancelCheck == 0 && protocol.cancelled())) {
+    const bool looks = polls % kPollsPerCancelCheck == 0;
+    if (looks && leads) protocol.beat(i);
+    if ((leads ? protocol.may_leave(i) : protocol.all_finished()) || (looks && protocol.cancelled())) {
       step.what = Step::finish;
       return step;
     }

@@ -129,6 +129,13 @@ class Protocol {
   [[nodiscard]] WEFT_BOTH bool cancelled() {
     return env_.load(&env_.template at<Fault>(head_.fault)->cancelled) != 0;
   }
+  /// Shows readers from outside that the block which leads operation i waits. Called once in many polls,
+  /// since it writes to host memory.
+  WEFT_BOTH void beat(uint32_t i) {
+    if ((ops_[i].flags & Op::is_required) == 0) return;
+    uint32_t& word = env_.template at<Fault>(head_.fault)->beats[ops_[i].state];
+    env_.store(&word, env_.load(&word) + 1);
+  }
   /// The last block clears the board.
   WEFT_BOTH void leave() {
     if (independent() || env_.add(&region_.board.out, 1) + 1 != head_.count + head_.helpers) return;
