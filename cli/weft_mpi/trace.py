@@ -2,9 +2,12 @@
 # weft trace: runs a program with recording, and merges the files of its ranks into one trace in Chrome's format.
 #
 # A file of a rank (src/base/recorder.cpp) has a first line with words and values,
-#     weft-trace 3 rank 0 size 4 job 1234567 host 0 pid 4711 monotonic NS realtime NS
+#     weft-trace 4 rank 0 size 4 job 1234567 host 0 pid 4711 monotonic NS realtime NS
 # and a line per range: the number of its track, begin and end in ns of the monotonic clock, bytes, peer, tag (-1: no
-# tag), communicator (0: none) and the name; for tracks that are GPU streams "STREAM|NAME".
+# tag), communicator (0: none) and the name; for tracks that are GPU streams "STREAM|NAME". The first rank of each host but
+# rank 0's also has lines "clock NS OFFSET ERROR": by how much the clock of rank 0's host was ahead of its own at that time,
+# and the largest error, in ns (src/coll/bootstrap/clocks.cpp).
+import functools
 import glob
 import json
 import os
@@ -15,7 +18,7 @@ import tempfile
 from weft_mpi import children, output
 from weft_mpi.output import Failure, Refusal
 
-FORMAT = 3
+FORMAT = 4
 STREAM_TRACKS = 1000  # added to the numbers of tracks that are streams, which are shown below the threads
 
 
@@ -55,12 +58,15 @@ def run(arguments):
         shutil.rmtree(folder, ignore_errors=True)
     ranges = sum(event["ph"] == "X" for event in trace["traceEvents"])
     print(f"{arguments.output}: {len(files)} ranks, {ranges} ranges; open it in https://ui.perfetto.dev")
+    for line in clock_lines(trace["otherData"]["clocks"]):
+        print(line)
     return status if status >= 0 else 128 - status
 
 
 def parse(path):
     """Returns (header, tracks) of the file of one rank; None if it is empty. `tracks`: by number, (stream or None, list
-    of (begin, end, bytes, peer, tag, communicator, name))."""
+    of (begin, end, bytes, peer, tag, communicator, name)). The header has the clocks as a list of (when, offset, error),
+    and the host's name."""
     with open(path, encoding="utf-8") as file:
         words = file.readline().split()
         if len(words) < 2 or words[0] != "weft-trace":
@@ -68,8 +74,13 @@ def parse(path):
         if words[1] != str(FORMAT):
             raise Failure(f"{path} has format {words[1]}, but this version reads {FORMAT}")
         header = {name: int(value) for name, value in zip(words[2::2], words[3::2])}
+        header["clocks"], header["name"] = [], os.path.basename(path).rsplit(".", 2)[0]
         tracks = {}
         for line in file:
+            if line.startswith("clock "):
+                if len(line.split()) == 4:
+                    header["clocks"].append(tuple(map(int, line.split()[1:])))
+                continue
             fields = line.rstrip("\n").split(" ", 7)
             if len(fields) < 8:
                 break  # the process was killed while it wrote
@@ -80,21 +91,18 @@ def parse(path):
 
 
 def merge(files, command):
-    """Returns the trace. The processes of a host share its monotonic clock; hosts are aligned by their real time."""
-    offsets, firsts = {}, first_processes(files)
-    for header, _ in files:
-        offsets.setdefault(header["host"], header["realtime"] - header["monotonic"])
+    """Returns the trace. The processes of a host share its monotonic clock; those of the hosts of a job are aligned by
+    messages between them, other hosts by their real time."""
+    clocks, firsts = Clocks([header for header, _ in files]), first_processes(files)
     begins = [
-        min(one[0] for one in ranges) + offsets[header["host"]]
-        for header, tracks in files
-        for _, ranges in tracks.values()
+        clocks.of(header)(min(one[0] for one in ranges)) for header, tracks in files for _, ranges in tracks.values()
     ]
     start = min(begins, default=0)
     events = []
     for header, tracks in sorted(files, key=lambda file: firsts[file[0]["job"]] + file[0]["rank"]):
-        shift = offsets[header["host"]] - start
+        clock = clocks.of(header)
         process = firsts[header["job"]] + header["rank"]
-        label = f"rank {header['rank']}" + (f" on host {header['host']}" if len(offsets) > 1 else "")
+        label = f"rank {header['rank']}" + (f" on host {header['host']}" if clocks.several() else "")
         label += f" of spawned job {list(firsts).index(header['job'])}" if process != header["rank"] else ""
         events.append(named("process_name", process, 0, label))
         order = {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": process}}
@@ -104,12 +112,72 @@ def merge(files, command):
             track = number + (STREAM_TRACKS if stream else 0)
             events.append(named("thread_name", process, track, f"GPU: {stream}" if stream else f"thread {threads}"))
             threads += not stream
-            events += track_events(process, track, ranges, shift, in_order=bool(stream))
+            events += track_events(process, track, in_time(ranges, clock, start), in_order=bool(stream))
     return {
         "traceEvents": events,
         "displayTimeUnit": "ns",
-        "otherData": {"weft_trace": FORMAT, "command": " ".join(command)},
+        "otherData": {"weft_trace": FORMAT, "command": " ".join(command), "clocks": clocks.facts()},
     }
+
+
+class Clocks:
+    """Functions from the monotonic clock of a rank's host to one time scale, in ns. Jobs are aligned by the real time of
+    their first host, unless these are the same."""
+
+    def __init__(self, headers):
+        self.functions, self.errors = {}, {}
+        of_names, references = {}, {}  # real time minus monotonic time: of a named host; of the first host of a job
+        for header in headers:
+            if header["host"] == 0:
+                own = header["realtime"] - header["monotonic"]
+                own = of_names.setdefault(header.get("name", header["job"]), own)
+                references.setdefault(header["job"], own)
+        for header in sorted(headers, key=lambda one: not one.get("clocks")):
+            key, reference = (header["job"], header["host"]), references.get(header["job"])
+            if key in self.functions:
+                continue
+            points, shift = [(0, 0, 0)], reference
+            if header["host"] != 0:
+                measured = reference is not None and header.get("clocks")
+                points = sorted(measured) if measured else points
+                shift = reference if measured else header["realtime"] - header["monotonic"]
+                self.errors[key] = max(error for _, _, error in points) if measured else None
+            self.functions[key] = functools.partial(on_time_scale, points, shift)
+
+    def of(self, header):
+        return self.functions[header["job"], header["host"]]
+
+    def several(self):
+        return len(self.functions) > len({job for job, _ in self.functions})
+
+    def facts(self):
+        """Returns the largest error of each host, in ns; null: aligned by the real time."""
+        jobs = list(dict.fromkeys(job for job, _ in self.functions))
+        return [{"job": jobs.index(job), "host": host, "error_ns": error} for (job, host), error in self.errors.items()]
+
+
+def on_time_scale(points, shift, time):
+    """Returns a time with the shift and the offset at that time: between two measurements in proportion."""
+    (first, begin, _), (last, end, _) = points[0], points[-1]
+    part = (min(max(time, first), last) - first) / (last - first) if last > first else 0
+    return time + shift + begin + round((end - begin) * part)
+
+
+def in_time(ranges, clock, start):
+    return [(clock(begin) - start, clock(end) - start, *details) for begin, end, *details in ranges]
+
+
+def clock_lines(clocks):
+    """Returns lines about the alignment of the hosts' clocks."""
+    measured = [one["error_ns"] for one in clocks if one["error_ns"] is not None]
+    lines = []
+    if measured:
+        lines.append(
+            f"clocks of {len(measured) + 1} hosts aligned by messages: errors at most {max(measured) / 1000:.3g} us"
+        )
+    if len(measured) < len(clocks):
+        lines.append(f"{len(clocks) - len(measured)} hosts aligned by their real time, as exact as NTP or PTP keeps it")
+    return lines
 
 
 def first_processes(files):
@@ -132,7 +200,7 @@ def named(what, process, track, name):
     return {"ph": "M", "name": what, "pid": process, "tid": track, "args": {"name": name}}
 
 
-def track_events(process, track, ranges, shift, *, in_order):
+def track_events(process, track, ranges, *, in_order):
     """Returns the events of one track, parents before children. `in_order`: copies of a stream, which run one after the
     other: a copy that was submitted behind another begins when that one ends."""
     events, last = [], 0
@@ -142,7 +210,7 @@ def track_events(process, track, ranges, shift, *, in_order):
             last = end
         kind = "call" if name.startswith("MPI") else "copy" if in_order else "step"
         event = {"ph": "X", "name": name, "cat": kind, "pid": process, "tid": track}
-        event["ts"], event["dur"] = (begin + shift) / 1000, (end - begin) / 1000
+        event["ts"], event["dur"] = begin / 1000, (end - begin) / 1000
         details = {"bytes": size, "peer": peer, "tag": tag, "communicator": communicator}
         known = {key: value for key, value in details.items() if value > 0 or (value == 0 and peer >= 0)}
         if known:

@@ -29,6 +29,7 @@
 #include "base/log.hpp"
 #include "base/recorder.hpp"
 #include "base/trace.hpp"
+#include "coll/bootstrap/clocks.hpp"
 #include "core/progress_thread.hpp"
 #include "device/memory.hpp"
 #include "device/pool.hpp"
@@ -153,6 +154,14 @@ void disconnect_at_exit() {
   });
 }
 
+/// For a trace of several hosts. An error is one of a process or of the network, which later calls report.
+void record_clocks(core::Instance& instance) {
+  if (!recorder::enabled() || !instance.failures.check(*instance.world->group).ok()) return;
+  if (const Status measured = coll::record_clocks(*instance.world); !measured.ok())
+    log::write(log::Level::warn, "the clocks of the hosts cannot be compared for the trace: %s",
+               measured.error().message().c_str());
+}
+
 Status start_world(int required) {
   if (world.load() == World::running) return Error(Errc::other, "MPI is already initialised");
   if (world.load() == World::finalized)
@@ -163,6 +172,7 @@ Status start_world(int required) {
   WEFT_TRY(p2p::connect(**instance));
   create_world(**instance);
   create_self(**instance);
+  record_clocks(**instance);
   world_thread_level = required;
   core::Info::environment()->set("thread_level", thread_level_name(required));
   auto parent = spawn::connect_parent(*(*instance)->world);
@@ -363,6 +373,7 @@ Status Finalize() {
     if (reporting()) report_leaks();
     print_summary(*instance.world);
     instance.gpu_use.finish(instance);
+    record_clocks(instance);
     drain_world(instance);
     if (reporting()) report_unreceived(instance);
     instance.world = {};

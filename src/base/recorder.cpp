@@ -53,6 +53,7 @@ struct Recorder {
   int rank = -1, size = 0, host = 0;
   uint32_t job = 0;
   bool described = false;  // the first line is written
+  std::string clocks;      // lines that are not written yet
   std::vector<std::unique_ptr<Track>> tracks;
   std::map<std::string_view, Track*> streams;
 };
@@ -106,7 +107,7 @@ std::string description(const Recorder& all) {
   ::clock_gettime(CLOCK_REALTIME, &real);
   char text[256];
   std::snprintf(
-      text, sizeof text, "weft-trace 3 rank %d size %d job %u host %d pid %d monotonic %llu realtime %llu\n",
+      text, sizeof text, "weft-trace 4 rank %d size %d job %u host %d pid %d monotonic %llu realtime %llu\n",
       all.rank, all.size, all.job, all.host, static_cast<int>(::getpid()),
       static_cast<unsigned long long>(monotonic_ns()),
       static_cast<unsigned long long>(real.tv_sec) * 1'000'000'000u + static_cast<unsigned>(real.tv_nsec));
@@ -115,10 +116,13 @@ std::string description(const Recorder& all) {
 
 /// Writes the complete ranges of a track. Under both locks.
 void write_track(Recorder& all, Track& track) {
-  if (track.complete.empty() || all.fd < 0 || owner != ::getpid()) return track.complete.clear();
+  if ((track.complete.empty() && all.clocks.empty()) || all.fd < 0 || owner != ::getpid())
+    return track.complete.clear();
   std::string text;
   if (!all.described) text = description(all);
   all.described = true;
+  text += all.clocks;
+  all.clocks.clear();
   char line[192];
   for (const Entry& entry : track.complete) {
     std::snprintf(line, sizeof line, "%d %llu %llu %llu %d %d %llu %s%s%s\n", track.number,
@@ -175,6 +179,16 @@ void set_process(int rank, int size, uint32_t job, int host) {
   all.size = size;
   all.job = job;
   all.host = host;
+}
+
+void add_clock(uint64_t when, int64_t offset, uint64_t error) {
+  if (!on) return;
+  char line[96];
+  std::snprintf(line, sizeof line, "clock %llu %lld %llu\n", static_cast<unsigned long long>(when),
+                static_cast<long long>(offset), static_cast<unsigned long long>(error));
+  Recorder& all = recorder();
+  const std::lock_guard guard(all.lock);
+  all.clocks += line;
 }
 
 void flush() {

@@ -15,6 +15,9 @@ namespace weft::recorder {
 [[nodiscard]] bool enabled();
 /// Names the process in the file; `job` is the same on all its processes. The first call counts.
 void set_process(int rank, int size, uint32_t job, int host);
+/// The clock of the job's rank 0 shows `offset` ns more than this host's monotonic clock did at `when`, with
+/// an error of at most `error` ns.
+void add_clock(uint64_t when, int64_t offset, uint64_t error);
 /// Writes all complete ranges. Called at exit, and before a process ends in another way.
 void flush();
 

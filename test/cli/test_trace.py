@@ -148,10 +148,50 @@ def test_hosts_are_aligned_by_real_time():
     ]  # fmt: skip
 
 
+def test_hosts_are_aligned_by_messages():
+    """The second host's clock is 5 s behind at first, 6 s behind 10 s later; the real times are wrong by an hour."""
+    second = 10**9
+    clocks = [(0, 5 * second, 2000), (10 * second, 6 * second, 7000)]
+    files = [
+        ({"rank": rank, "size": 2, "job": 1, "host": rank, "realtime": rank * 3600 * second, "monotonic": 0,
+          "clocks": clocks * rank, "name": f"node{rank}"},
+         {0: (None, [(begin, begin + 1000, 8, 1 - rank, 3, 4, "MPI_Send")])})
+        for rank, begin in ((0, 10 * second + second // 2), (1, 5 * second))
+    ]  # fmt: skip
+    found = trace.merge(files, ["program"])
+    assert [event["ts"] for event in found["traceEvents"] if event["ph"] == "X"] == [0, 0]
+    assert found["otherData"]["clocks"] == [{"job": 0, "host": 1, "error_ns": 7000}]
+    assert trace.clock_lines(found["otherData"]["clocks"]) == [
+        "clocks of 2 hosts aligned by messages: errors at most 7 us"
+    ]
+
+
+def test_fake_hosts(traced, program, monkeypatch):
+    """The hosts have one clock: what was measured is wrong by at most the stated error."""
+    monkeypatch.setenv("WEFT_FAKE_HOSTS", "2")
+    monkeypatch.setenv("UCX_TLS", "tcp")
+    monkeypatch.setenv("FI_PROVIDER", "tcp")
+    path = os.environ.get("MPI_PREFIX") + "/bin/mpiexec"
+    if (
+        "no network"
+        in subprocess.run([path, "-n", "2", program, "known"], capture_output=True, text=True, check=False).stderr
+    ):
+        pytest.skip("needs a network library (libucx0 or libfabric1)")
+    result, found = traced(path, "-n", "3", program, "known")
+    assert result.status == 0 and "clocks of 2 hosts aligned by messages: errors at most" in result.out
+    (clock,) = found["otherData"]["clocks"]
+    assert clock["host"] == 1 and 0 < clock["error_ns"] < 50_000_000
+    tracks = check(found)
+    for at in range(COLLECTIVES):
+        events = [calls_of(tracks, rank, "MPI_Allreduce")[at] for rank in range(3)]
+        latest = max(event["ts"] for event in events)
+        assert min(event["ts"] + event["dur"] for event in events) >= latest - clock["error_ns"] / 1000
+
+
 def test_a_truncated_file(tmp_path):
     path = tmp_path / "host.1.trace"
     path.write_text(
-        "weft-trace 3 rank 0 size 1 job 1 host 0 pid 1 monotonic 9 realtime 9\n0 1 2 0 -1 -1 0 MPI_Wait\n0 1 "
+        "weft-trace 4 rank 0 size 1 job 1 host 0 pid 1 monotonic 9 realtime 9\n0 1 2 0 -1 -1 0 MPI_Wait\n0 1 "
     )
     assert trace.parse(str(path))[1] == {0: (None, [(1, 2, 0, -1, -1, 0, "MPI_Wait")])}
     path.write_text("")
