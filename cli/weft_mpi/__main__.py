@@ -18,9 +18,11 @@ from weft_mpi import (
     completion,
     doctor,
     explain,
+    export,
     hang,
     hosts,
     info,
+    jobs,
     report,
     run_info,
     top,
@@ -29,7 +31,23 @@ from weft_mpi import (
 )
 from weft_mpi.output import Failure, Refusal
 
-COMMANDS = (info, doctor, hosts, explain, bench, report, tune, hang, top, trace, check, run_info, completion)
+COMMANDS = (
+    info,
+    doctor,
+    hosts,
+    explain,
+    bench,
+    report,
+    tune,
+    jobs,
+    hang,
+    top,
+    trace,
+    export,
+    check,
+    run_info,
+    completion,
+)
 EPILOG = (
     "Exit status: 0: success; 1: the command ran and failed or found a problem; 2: bad input or a missing requirement."
 )

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft top: a live table of the ranks of a running job on this host, from the samples of `mpiexec --watch`.
+import contextlib
 import json
 import os
 import subprocess
 import sys
 
 from weft_mpi import output, prefix
+from weft_mpi.job import find, samples
 from weft_mpi.output import Failure, Refusal
 
 # Counters of bytes that each path has moved, by the name of the path in the table.
@@ -45,8 +47,11 @@ def add_parser(subparsers):
         epilog="example: weft top $(pgrep -n my_program). Ctrl-C ends it.",
     )
     parser.add_argument(
-        "job", nargs="?", help="a process of the job on this host, its mpiexec, or the job's id (default: the only job)"
+        "process",
+        nargs="?",
+        help="a process of the job on this host, its mpiexec, or the job's id (default: the only job)",
     )
+    find.add_arguments(parser)
     parser.add_argument("-i", "--interval", type=float, default=1, metavar="SECONDS", help="time between tables")
     parser.add_argument("-c", "--count", type=int, default=0, metavar="N", help="end after N tables")
     parser.add_argument("--json", action="store_true", help="print one JSON object per interval, with all counters")
@@ -54,13 +59,18 @@ def add_parser(subparsers):
 
 
 def run(arguments):
-    """Shows live, for each rank of a job on this host, the share of its time in MPI and in waits, the ranks that it
-    waits for, how much it delays others, bytes per second by path, the number of unexpected messages, the GPUs that it
-    has used (number among the visible ones, PCI address, NUMA distance if another node's) and the GPU memory that the
-    library holds. Reads shared memory only: no rank is stopped, and the job does nothing for it."""
+    """Shows live, for each rank of a job on this host, or on all its hosts with --job or --hosts, the share of its time in
+    MPI and in waits, the ranks that it waits for, how much it delays others, bytes per second by path, the number of
+    unexpected messages, the GPUs that it has used (number among the visible ones, PCI address, NUMA distance if another
+    node's) and the GPU memory that the library holds. Reads shared memory only: no rank is stopped, and the job does
+    nothing for it."""
     if not 0 < arguments.interval <= 3600 or arguments.count < 0:
         raise Refusal("--interval is a number of seconds, more than 0 and at most 3600; --count is not negative")
-    watched = f"{find_process(arguments.job)},{arguments.interval:g}"
+    if arguments.job or arguments.hosts:
+        if arguments.process is not None:
+            raise Refusal("a process and --job or --hosts: use --job PID to look at all hosts of its job")
+        return show_hosts(arguments)
+    watched = f"{find_process(arguments.process)},{arguments.interval:g}"
     if arguments.count:
         watched += f",{arguments.count}"
     command = [prefix.mpiexec(), "--watch", watched]
@@ -72,6 +82,12 @@ def run(arguments):
             message = watch.stderr.read().strip().removeprefix("mpiexec: ")
     if message:
         raise (Refusal if watch.returncode == 2 else Failure)(message)
+
+
+def show_hosts(arguments):
+    found, job = find.one_job(arguments.job, arguments.hosts, "top")
+    with contextlib.closing(samples.of_job(found, job, arguments.interval, arguments.count)) as merged:
+        show((json.dumps(sample) + "\n" for sample in merged), json_lines=arguments.json)
 
 
 def show(lines, *, json_lines):
@@ -123,9 +139,10 @@ def delaying_rank(sample):
 def headline(sample):
     """Returns the one line that says who delays the job."""
     ranks = sample["ranks"]
-    job = f"{len(ranks)} of {sample['size']} ranks are on this host"
+    hosts = {rank["host"] for rank in ranks}
+    job = f"{len(ranks)} of {sample['size']} ranks are on " + (f"{len(hosts)} hosts" if len(hosts) > 1 else "this host")
     if len(ranks) == sample["size"]:
-        job = f"{len(ranks)} rank{'' if len(ranks) == 1 else 's'}"
+        job = f"{len(ranks)} rank{'' if len(ranks) == 1 else 's'}" + (f", {len(hosts)} hosts" if len(hosts) > 1 else "")
     stuck = [text for text in sample.get("conclusions", []) if "deadlock: " in text]
     if stuck:
         return f"{job}; {stuck[0]}"
@@ -150,7 +167,7 @@ def mean_share(ranks, cause):
 
 def rows_of(sample, before):
     """Returns the rows of the table. `before`: the sample before, from which rates are made, or None."""
-    last = {rank["pid"]: rank["counters"] for rank in before["ranks"]} if before else {}
+    last = {rank["rank"]: rank["counters"] for rank in before["ranks"]} if before else {}
     rows = []
     for rank in sample["ranks"]:
         state = rank["state"]
@@ -164,7 +181,7 @@ def rows_of(sample, before):
                 percent(rank["waiting"]),
                 causes(rank["waits_for"]),
                 percent(rank["delaying"]) if rank["delaying"] else "",
-                rates(rank["counters"], last.get(rank["pid"]), sample["seconds"]),
+                rates(rank["counters"], last.get(rank["rank"]), sample["seconds"]),
                 str(rank["counters"].get("p2p.unexpected_messages", 0)),
                 ", ".join(gpu(one) for one in rank.get("gpus", [])),
                 memory(rank["counters"].get("gpu.pool_bytes", 0)),

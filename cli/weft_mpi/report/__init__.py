@@ -6,7 +6,9 @@ import re
 
 from weft_mpi import charts, output, result
 from weft_mpi.bench import compare
-from weft_mpi.output import Refusal
+from weft_mpi.job import find
+from weft_mpi.job import samples as job_samples
+from weft_mpi.output import Failure, Refusal
 from weft_mpi.report import job, page, reference, verdict
 
 NO_GPU = ["This machine has no GPU: nothing is compared with the published figures, which are of machines with GPUs."]
@@ -22,9 +24,13 @@ def add_parser(subparsers):
     )
     parser.add_argument(
         "files",
-        nargs="+",
+        nargs="*",
         metavar="FILE",
         help="result of `weft bench --json`, `weft trace`, `weft top --json`, or `jacobi -csv` (.csv)",
+    )
+    find.add_arguments(parser)
+    parser.add_argument(
+        "--seconds", type=float, default=5, metavar="S", help="time in which a job of --job is watched (%(default)s)"
     )
     parser.add_argument("-o", "--output", default="weft-report.html", metavar="FILE", help="output page (%(default)s)")
     parser.add_argument("--png", metavar="FILE", help="also write the charts as one picture")
@@ -37,8 +43,13 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Writes a self-contained HTML page from results: latency and bandwidth curves with published references, matrices
-    of GPUDirect and gdrcopy, Jacobi scaling, traces and samples of jobs, and a verdict per row. The page works offline
-    and in print."""
+    of GPUDirect and gdrcopy, Jacobi scaling, traces and samples of jobs, and a verdict per row. With --job or --hosts it
+    watches a running job on all its hosts. The page works offline and in print."""
+    live = arguments.job or arguments.hosts
+    if not arguments.files and not live:
+        raise Refusal("nothing to report: specify files of results, or a running job by --job")
+    if not 0 < arguments.seconds <= 3600:
+        raise Refusal("--seconds is a number of seconds, more than 0 and at most 3600")
     targets = [path for path in (arguments.output, arguments.png, arguments.markdown) if path]
     for path in targets:
         output.check_writable(path)
@@ -52,7 +63,9 @@ def run(arguments):
     if jacobi_runs:
         sections.append(jacobi_section(jacobi_runs, not arguments.no_reference))
     sections += [section for path in traces for section in job.trace_sections(path)]
-    sections += [job.samples_section(path) for path in samples]
+    sections += [job.samples_section(job.load_samples(path)) for path in samples]
+    if live:
+        sections.append(watched_section(arguments))
     output.write_file(arguments.output, page.render(arguments.title, sections, machines(results)))
     if arguments.png:
         output.write_file(arguments.png, charts.stacked([section["draw"] for section in sections]))
@@ -65,6 +78,20 @@ def run(arguments):
         size = os.path.getsize(arguments.output)
         print(f"{arguments.output}: {len(sections)} sections, {size // 1024} KiB")
     return 0
+
+
+def watched_section(arguments):
+    """Returns the section of a running job, watched on all its hosts."""
+    found, name = find.one_job(arguments.job, arguments.hosts, "report")
+    interval = min(1, arguments.seconds)
+    watched = list(job_samples.of_job(found, name, interval, max(1, round(arguments.seconds / interval))))
+    if not watched:
+        raise Failure(f"the job {name} has ended before it was watched")
+    section = job.samples_section(watched)
+    places = sorted({rank["host"] for sample in watched for rank in sample["ranks"]})
+    section["note"] += [f"Job {name} on {', '.join(places)}.", *watched[-1]["conclusions"]]
+    section["note"] += [f"Host {one.host} was not reached: {one.problem}." for one in found.problems]
+    return section
 
 
 def with_numbers(what, figure, words, grade):

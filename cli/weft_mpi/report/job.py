@@ -154,9 +154,8 @@ def times_section(path, found):
     }
 
 
-def samples_section(path):
+def samples_section(samples):
     """Returns the section of samples: the shares of time in MPI and in waits, and who delayed whom."""
-    samples = load_samples(path)
     total = sum(sample["seconds"] for sample in samples)
     ranks = sorted({rank["rank"] for sample in samples for rank in sample["ranks"]})
     means = {
