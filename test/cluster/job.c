@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A job on several hosts, under any launcher: every pair of ranks exchanges a small and a large message, then
-// an allreduce; rank 0 prints MPIX_Describe_paths.
+// an allreduce; rank 0 prints MPIX_Describe_paths. With the argument `stuck` each rank then receives from the
+// next.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
   }
   MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (sum != size * (size - 1) / 2) fail("the sum");
+  if (argc > 1) MPI_Recv(&sum, 1, MPI_INT, (rank + 1) % size, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   if (rank == 0) {
     if (MPIX_Describe_paths(paths, sizeof paths, &length) != MPI_SUCCESS) fail("the description of paths");
     printf("%ssum\t%d\n", paths, sum);

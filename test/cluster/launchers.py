@@ -99,6 +99,24 @@ class Jobs(unittest.TestCase):
                 expected = [("0", "0", "3"), ("1", "1", "3"), ("2", "2", "3"), ("3", "0", "2"), ("4", "1", "2")]
                 self.assertEqual(found, expected, output)
 
+    def test_weft_hang_looks_at_all_hosts(self):
+        """Four ranks on two hosts wait in a cycle. The launcher's process, or Slurm's number, is enough to find them."""
+        weft, script = os.path.join(os.path.dirname(MPIEXEC), "weft"), os.path.join(HERE, "hang.sh")
+        for name, command in launchers():
+            before, words, job = (
+                (["with-slurm"], command[1:], "1") if name == "slurm" else ([], command, "launcher")
+            )  # the first job of that Slurm
+            with self.subTest(launcher=" ".join(command)):
+                _, output, errors = on_hosts(2, *before, "sh", script, weft, job, *words, "-n", 4, JOB, "stuck")
+                for rank in range(4):
+                    host, peer = f"node{rank // 2}", (rank + 1) % 4
+                    line = rf"rank {rank} \(pid \d+ on {host}\): MPI_Recv .*: receive from rank {peer}, tag 3"
+                    self.assertRegex(output, line, errors)
+                self.assertRegex(
+                    output, r"deadlock: rank 0 waits in MPI_Recv for rank 1, .*, rank 3 waits in MPI_Recv for"
+                )
+                self.assertNotIn("was not reached", output)
+
     def test_abort_ends_the_job_on_every_host(self):
         for _, command in launchers():
             with self.subTest(launcher=" ".join(command)):

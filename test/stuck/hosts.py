@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Jobs on two to four fake hosts that are stuck: `weft hang --job` names the cause, within 2 s.
+# usage: hosts.py PROGRAM MIXED [--all]: the programs of programs.c and mixed.cpp; without --all a few cases
+import os
+import re
+import subprocess
+import sys
+import time
+
+from cases import CASES, RANKS
+
+PROGRAM, MIXED = sys.argv[1:3]
+ALL = "--all" in sys.argv
+SECONDS = 40  # in which the texts must appear
+COMMAND_SECONDS = 2.0  # for the command that finds them
+# Cases of programs.c: each kind of blocking call. Ranks and hosts: RANKS, or two on two.
+CALLS = [
+    "recv_recv", "ssend_ssend", "large_sends", "tags", "communicators", "any_source", "chain", "sendrecv", "probe",
+    "waitall", "persistent", "bcast_reduce", "order", "barrier_recv", "two_communicators", "nonblocking", "split",
+    "alltoall_recv", "window_locks", "window_fence", "window_start",
+]  # fmt: skip
+WINDOW = r"on a communicator without name \(4 ranks\) since [\d.]+ s"
+MIXED_CASES = {
+    "all_kinds": [
+        r"rank 0 .*: outside MPI.*; in a stream: MPIX_Recv_enqueue on \"in order\" \(2 ranks\) since [\d.]+ s: "
+        r"receive from rank 1, tag 5",
+        rf"rank 2 .*: MPI_Win_lock {WINDOW}: lock of rank 3, held exclusively by rank 0",
+        r"\npossible deadlock: a stream of rank 0 waits in MPIX_Recv_enqueue for rank 1, rank 1 waits in MPI_Recv for "
+        r"rank 2, rank 2 waits in MPI_Win_lock for rank 0 \(unless rank 0, outside of MPI, does not wait for its stream\)",
+    ],
+    "streams": [
+        r"\npossible deadlock: a stream of rank 0 waits in MPIX_Recv_enqueue for rank 1, a stream of rank 1 waits in "
+        r"MPIX_Recv_enqueue for rank 0: both receive, neither sends \(unless ranks 0, 1, outside of MPI, do not wait",
+        r"\npossible deadlock: a stream of rank 2 waits in MPIX_Recv_enqueue for rank 3",
+    ],
+    "locks": [
+        rf"rank 1 .*: MPI_Win_lock {WINDOW}: lock of rank 2, held exclusively by rank 2",
+        r"\ndeadlock: rank 0 waits in MPI_Win_lock for rank 1, rank 1 waits in MPI_Win_lock for rank 2, rank 2 waits in "
+        r"MPI_Win_lock for rank 3, rank 3 waits in MPI_Win_lock for rank 0",
+    ],
+    "remote_lock": [
+        rf"rank 1 .*: MPI_Win_lock {WINDOW}: lock of rank 2, held exclusively by rank 0",
+        r"\ndeadlock: rank 0 waits in MPI_Recv for rank 1, rank 1 waits in MPI_Win_lock for rank 0",
+    ],
+    "shared_lock": [
+        rf"rank 1 .*: MPI_Win_lock {WINDOW}: lock of rank 2, held shared by rank 0",
+        r"\ndeadlock: rank 0 waits in MPI_Recv for rank 1, rank 1 waits in MPI_Win_lock for rank 0",
+    ],
+    "dead": [r"rank 3 .*: has ended", r"rank 0 waits in MPI_Recv for rank 3, which has ended"],
+}  # fmt: skip
+QUICK = [("calls", "chain"), ("mixed", "all_kinds"), ("mixed", "remote_lock")]
+
+
+def texts_of(kind, case):
+    """Several hosts: each rank has the name of its host."""
+    texts = CASES[case] if kind == "calls" else MIXED_CASES[case]
+    return [text.replace(r"\(pid \d+\)", r"\(pid \d+ on \S+\)") for text in texts]
+
+
+def command(kind, case):
+    if kind == "mixed":
+        options = ["--continue-on-failure"] if case == "dead" else []
+        return 2, ["mpiexec", "-n", "4", *options, MIXED, case]
+    ranks = RANKS.get(case, 4 if case == "chain" else 2)
+    return ranks, ["mpiexec", "-n", str(ranks), PROGRAM, "multiple", case]
+
+
+def look(kind, case):
+    """Returns (error text or None, seconds of the command that has found the cause)."""
+    hosts, words = command(kind, case)
+    texts, name = texts_of(kind, case), f"{kind} {case}"
+    job = subprocess.Popen(
+        words, env={**os.environ, "WEFT_FAKE_HOSTS": str(hosts)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    try:
+        if not job.stdout.readline().strip():
+            return f"{name}: does not start: {job.stderr.read()}", 0
+        deadline = time.time() + SECONDS
+        while True:
+            begin = time.time()
+            done = subprocess.run(["weft", "hang", "--job", str(job.pid)], capture_output=True, text=True, check=False)
+            seconds = time.time() - begin
+            missing = [text for text in texts if not re.search(text, "\n" + done.stdout)]
+            if not missing:
+                return None, seconds
+            if time.time() > deadline or job.poll() is not None:
+                return f"{name}: lacks {missing} in\n{done.stdout}{done.stderr}", seconds
+            time.sleep(0.1)
+    finally:
+        job.terminate()
+        job.communicate()
+
+
+def main():
+    cases = [("calls", case) for case in CALLS] + [("mixed", case) for case in MIXED_CASES] if ALL else QUICK
+    errors, longest = [], 0.0
+    for kind, case in cases:
+        error, seconds = look(kind, case)
+        longest = max(longest, seconds)
+        if error is None and seconds > COMMAND_SECONDS:
+            error = f"{kind} {case}: the command took {seconds:.1f} s"
+        print(f"{kind} {case}: {seconds:.2f} s", flush=True)
+        errors += [error] if error else []
+    print("\n".join(errors) or f"{len(cases)} jobs: every cause is named, the longest command took {longest:.2f} s")
+    return len(errors) != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
