@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Time that a cache line takes from one core to another, in ns: two threads, bound to the first two processors that
-// the process may use, pass a line to and fro for about 10 ms. Prints the median of the parts of that time.
+// Time that a cache line takes from one core to another, in ns: two threads, bound to the first two
+// processors that the process may use, pass a line to and fro for about 10 ms. Prints the median of the parts
+// of that time.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

@@ -32,8 +32,8 @@ int MPIX_Query_cuda_support(void);
 /* == Reductions that scale == */
 
 /* The operations of NCCL that MPI lacks, for MPI_Reduce, MPI_Allreduce, MPI_Reduce_scatter and
-   MPI_Reduce_scatter_block on intracommunicators, in all their forms, on predefined types of numbers: integers,
-   floating point and complex, also half precision and 8 bits. */
+   MPI_Reduce_scatter_block on intracommunicators, in all their forms, on predefined types of numbers:
+   integers, floating point and complex, also half precision and 8 bits. */
 
 /* The mean: the sum divided by the number of processes; integers are rounded towards zero. Terms of
    MPIX_C_FLOAT16 and of 8-bit types are divided before they are added, because their sum could exceed the
@@ -54,8 +54,8 @@ int MPIX_Last_error_message(char* message, int size, int* length);
 /* Lists all settings, one per line: variable, value, default, origin ("environment", "profile", "default", or
    the path of a file of the site), level ("user", or "internal" for tests, measurements and tuning profiles),
    range, help, and for user settings when to change them (completes "Change it when"); separated by tabs.
-   Reads the environment as MPI_Init does; for an invalid setting it returns MPI_ERR_ARG and the error message.
-   size and length as in MPIX_Last_error_message. May be called at any time. */
+   Reads the environment as MPI_Init does; for an invalid setting it returns MPI_ERR_ARG and the error
+   message. size and length as in MPIX_Last_error_message. May be called at any time. */
 int MPIX_Settings(char* text, int size, int* length);
 
 /* Lists what the library has counted in this process, one counter per line in alphabetical order: name,

@@ -38,7 +38,8 @@ Status return_new_object(T* object, H* handle) {
   return_object(object, handle);
   return {};
 }
-/// Sets `handle` to a new communicator, which has its handle already; MPI_COMM_NULL if this process is not a member.
+/// Sets `handle` to a new communicator, which has its handle already; MPI_COMM_NULL if this process is not a
+/// member.
 inline Status return_communicator(Result<core::Communicator*> made, MPI_Comm* handle) {
   if (!made) return std::move(made).error();
   *handle = *made == nullptr ? MPI_COMM_NULL : handle_of(**made);

@@ -76,24 +76,26 @@ Status run_by_host(const char* call, Window& window, const p2p::Buffer& origin, 
                    Function function) {
   Datatype& origin_type = const_cast<Datatype&>(*origin.type);
   Datatype& target_type = const_cast<Datatype&>(area.type);
-  return ordered::run({*window.comm, call, {origin.address}, {&origin_type, &target_type}},
-                      [=, rank = area.rank, disp = area.disp, count = area.count,
-                       kept = ordered::keep(window), origin_kept = ordered::keep(origin_type),
-                       target_kept = ordered::keep(target_type)]() -> Status {
-                        return function(*kept, origin, Area{rank, disp, count, *target_kept});
-                      });
+  return ordered::run(
+      {*window.comm, call, {origin.address}, {&origin_type, &target_type}},
+      [=, rank = area.rank, disp = area.disp, count = area.count, kept = ordered::keep(window),
+       origin_kept = ordered::keep(origin_type), target_kept = ordered::keep(target_type)]() -> Status {
+        return function(*kept, origin, Area{rank, disp, count, *target_kept});
+      });
 }
 bool by_host(const Window& window) { return ordered::enqueues_extensions(*window.comm); }
 
 Status put_in_stream(const char* call, Window& window, const p2p::Buffer& origin, const Area& area) {
   if (!by_host(window)) return window.put_enqueue(origin, area);
-  return run_by_host(call, window, origin, area,
-                     [](Window& on, const p2p::Buffer& from, const Area& to) { return on.put(from, to, nullptr); });
+  return run_by_host(call, window, origin, area, [](Window& on, const p2p::Buffer& from, const Area& to) {
+    return on.put(from, to, nullptr);
+  });
 }
 Status get_in_stream(const char* call, Window& window, const p2p::Buffer& origin, const Area& area) {
   if (!by_host(window)) return window.get_enqueue(origin, area);
-  return run_by_host(call, window, origin, area,
-                     [](Window& on, const p2p::Buffer& to, const Area& from) { return on.get(to, from, nullptr); });
+  return run_by_host(call, window, origin, area, [](Window& on, const p2p::Buffer& to, const Area& from) {
+    return on.get(to, from, nullptr);
+  });
 }
 
 }  // namespace
@@ -118,13 +120,13 @@ extern "C" {
 // clang-format on
 
 /// An operation without further arguments than win, or with a notification.
-#define WEFT_OPERATION(name, Qualifier, suffix, Count, function)                                             \
-  WEFT_EXPORT int PMPIX_##name##suffix(WEFT_OPERATION_PARAMETERS(Qualifier, Count), MPI_Win win) {           \
-    return operate("MPIX_" #name #suffix, WEFT_OPERATION_ARGUMENTS,                                          \
-                   [](Window& window, const Buffer& origin, const Area& area) {                              \
-                     return function("MPIX_" #name #suffix, window, origin, area);                           \
-                   });                                                                                       \
-  }                                                                                                          \
+#define WEFT_OPERATION(name, Qualifier, suffix, Count, function)                                   \
+  WEFT_EXPORT int PMPIX_##name##suffix(WEFT_OPERATION_PARAMETERS(Qualifier, Count), MPI_Win win) { \
+    return operate("MPIX_" #name #suffix, WEFT_OPERATION_ARGUMENTS,                                \
+                   [](Window& window, const Buffer& origin, const Area& area) {                    \
+                     return function("MPIX_" #name #suffix, window, origin, area);                 \
+                   });                                                                             \
+  }                                                                                                \
   WEFT_ALIAS(MPIX_##name##suffix, (WEFT_OPERATION_PARAMETERS(Qualifier, Count), MPI_Win win))
 #define WEFT_NOTIFIED_OPERATION(name, Qualifier, suffix, Count, method)                          \
   WEFT_EXPORT int PMPIX_##name##suffix(WEFT_OPERATION_PARAMETERS(Qualifier, Count), MPI_Win win, \
@@ -136,50 +138,47 @@ extern "C" {
   }                                                                                              \
   WEFT_ALIAS(MPIX_##name##suffix,                                                                \
              (WEFT_OPERATION_PARAMETERS(Qualifier, Count), MPI_Win win, int notification_idx))
-#define WEFT_ALL_OPERATIONS(suffix, Count)                                                             \
-  WEFT_OPERATION(Put_enqueue, const, suffix, Count, put_in_stream);                                      \
-  WEFT_OPERATION(Get_enqueue, , suffix, Count, get_in_stream);                                           \
-  WEFT_NOTIFIED_OPERATION(Put_notify, const, suffix, Count, put_notify);                               \
-  WEFT_NOTIFIED_OPERATION(Get_notify, , suffix, Count, get_notify);                                    \
-  WEFT_NOTIFIED_OPERATION(Put_notify_enqueue, const, suffix, Count, put_notify_enqueue);               \
-  WEFT_EXPORT int PMPIX_Accumulate_enqueue##suffix(WEFT_OPERATION_PARAMETERS(const, Count), MPI_Op op, \
-                                                   MPI_Win win) {                                      \
-    return operate("MPIX_Accumulate_enqueue" #suffix, WEFT_OPERATION_ARGUMENTS,                        \
-                   [&](Window& window, const Buffer& origin, const Area& area) -> Status {             \
-                     const weft::core::Op* const found = to_op(op);                                    \
-                     if (found == nullptr) return bad_handle(HandleKind::op, "op", op);                \
-                     if (!by_host(window)) return window.accumulate_enqueue(origin, area, *found);     \
-                     return run_by_host("MPIX_Accumulate_enqueue" #suffix, window, origin, area,       \
-                                        [kept = ordered::keep(*to_op(op))](                            \
-                                            Window& on, const Buffer& from, const Area& to) {          \
-                                          return on.accumulate(from, nullptr, to, *kept, nullptr);     \
-                                        });                                                            \
-                   });                                                                                 \
-  }                                                                                                    \
-  WEFT_ALIAS(MPIX_Accumulate_enqueue##suffix,                                                          \
+#define WEFT_ALL_OPERATIONS(suffix, Count)                                                                 \
+  WEFT_OPERATION(Put_enqueue, const, suffix, Count, put_in_stream);                                        \
+  WEFT_OPERATION(Get_enqueue, , suffix, Count, get_in_stream);                                             \
+  WEFT_NOTIFIED_OPERATION(Put_notify, const, suffix, Count, put_notify);                                   \
+  WEFT_NOTIFIED_OPERATION(Get_notify, , suffix, Count, get_notify);                                        \
+  WEFT_NOTIFIED_OPERATION(Put_notify_enqueue, const, suffix, Count, put_notify_enqueue);                   \
+  WEFT_EXPORT int PMPIX_Accumulate_enqueue##suffix(WEFT_OPERATION_PARAMETERS(const, Count), MPI_Op op,     \
+                                                   MPI_Win win) {                                          \
+    return operate("MPIX_Accumulate_enqueue" #suffix, WEFT_OPERATION_ARGUMENTS,                            \
+                   [&](Window& window, const Buffer& origin, const Area& area) -> Status {                 \
+                     const weft::core::Op* const found = to_op(op);                                        \
+                     if (found == nullptr) return bad_handle(HandleKind::op, "op", op);                    \
+                     if (!by_host(window)) return window.accumulate_enqueue(origin, area, *found);         \
+                     return run_by_host("MPIX_Accumulate_enqueue" #suffix, window, origin, area,           \
+                                        [kept = ordered::keep(*to_op(op))](Window& on, const Buffer& from, \
+                                                                           const Area& to) {               \
+                                          return on.accumulate(from, nullptr, to, *kept, nullptr);         \
+                                        });                                                                \
+                   });                                                                                     \
+  }                                                                                                        \
+  WEFT_ALIAS(MPIX_Accumulate_enqueue##suffix,                                                              \
              (WEFT_OPERATION_PARAMETERS(const, Count), MPI_Op op, MPI_Win win))
 WEFT_ALL_OPERATIONS(, int);
 WEFT_ALL_OPERATIONS(_c, MPI_Count);
 
 WEFT_EXPORT int PMPIX_Win_flush_enqueue(int rank, MPI_Win win) {
-  return with_window("MPIX_Win_flush_enqueue", win,
-                     [&](Window& window) -> Status {
-                       if (!by_host(window)) return window.flush_enqueue(rank);
-                       return weft::api::ordered::run(
-                           {*window.comm, "MPIX_Win_flush_enqueue", {}},
-                           [rank, on = weft::api::ordered::keep(window)] { return on->flush(rank); });
-                     });
+  return with_window("MPIX_Win_flush_enqueue", win, [&](Window& window) -> Status {
+    if (!by_host(window)) return window.flush_enqueue(rank);
+    return weft::api::ordered::run({*window.comm, "MPIX_Win_flush_enqueue", {}},
+                                   [rank, on = weft::api::ordered::keep(window)] { return on->flush(rank); });
+  });
 }
 WEFT_ALIAS(MPIX_Win_flush_enqueue, (int rank, MPI_Win win));
 
 WEFT_EXPORT int PMPIX_Win_fence_enqueue(int assert, MPI_Win win) {
-  return with_window("MPIX_Win_fence_enqueue", win,
-                     [&](Window& window) -> Status {
-                       if (!by_host(window)) return window.fence_enqueue(assert);
-                       return weft::api::ordered::run(
-                           {*window.comm, "MPIX_Win_fence_enqueue", {}},
-                           [assert, on = weft::api::ordered::keep(window)] { return on->fence(assert); });
-                     });
+  return with_window("MPIX_Win_fence_enqueue", win, [&](Window& window) -> Status {
+    if (!by_host(window)) return window.fence_enqueue(assert);
+    return weft::api::ordered::run(
+        {*window.comm, "MPIX_Win_fence_enqueue", {}},
+        [assert, on = weft::api::ordered::keep(window)] { return on->fence(assert); });
+  });
 }
 WEFT_ALIAS(MPIX_Win_fence_enqueue, (int assert, MPI_Win win));
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Queued table: the enqueued operations of a communicator with a GPU stream, for readers from outside
-// (`weft hang`), who find it by counter_table::Directory::queues and read it with process_vm_readv. It is in the
-// rank's own memory; the library itself never reads it.
+// (`weft hang`), who find it by counter_table::Directory::queues and read it with process_vm_readv. It is in
+// the rank's own memory; the library itself never reads it.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -26,7 +26,8 @@ using CounterValues = std::vector<CounterValue>;
 [[nodiscard]] CounterValues counters_of(pid_t pid);
 
 struct RankState;
-/// Sets job, host, launcher and queues of a rank from the memory of its process. Returns false if it has none.
+/// Sets job, host, launcher and queues of a rank from the memory of its process. Returns false if it has
+/// none.
 [[nodiscard]] bool read_identity(RankState& rank);
 
 }  // namespace weft::mpiexec

@@ -196,7 +196,8 @@ std::optional<std::string> job_of(const Memory& memory) {
   return found;
 }
 
-/// Adds the identities of the ranks of one memory. Ranks that have ended are of the same job and host as others.
+/// Adds the identities of the ranks of one memory. Ranks that have ended are of the same job and host as
+/// others.
 void identify(std::vector<RankState>& ranks, const Memory& memory) {
   const RankState* known = nullptr;
   for (RankState& rank : ranks)

@@ -97,8 +97,8 @@ class WatchedJob {
   [[nodiscard]] static Result<std::unique_ptr<WatchedJob>> open(pid_t process);
   /// The job of this id; its ranks on this machine.
   [[nodiscard]] static Result<std::unique_ptr<WatchedJob>> open(const std::string& job);
-  /// Also returns waits that have just been published; `with_queued`: and the identities of the ranks, and the
-  /// waits of their GPU streams (add_queued).
+  /// Also returns waits that have just been published; `with_queued`: and the identities of the ranks, and
+  /// the waits of their GPU streams (add_queued).
   [[nodiscard]] JobState read(bool with_queued = false) const;
 
  private:

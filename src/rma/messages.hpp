@@ -197,7 +197,7 @@ class Messages final : public core::RetainedState, private core::Poller {
     int target;
     LockHolder holder;
   };
-  std::vector<HeldLock> held_;  // locks that this process waits for
+  std::vector<HeldLock> held_;    // locks that this process waits for
   std::vector<Window*> leaving_;  // revoked ones, until Window::leave() returns true
   size_t served_ = 0;             // windows with Window::reached_by_messages
 };

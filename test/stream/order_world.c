@@ -55,7 +55,8 @@ __attribute__((visibility("default"))) int MPI_Init(int* argc, char*** argv) {
   return code;
 }
 
-__attribute__((visibility("default"))) int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+__attribute__((visibility("default"))) int MPI_Init_thread(int* argc, char*** argv, int required,
+                                                           int* provided) {
   const int code = PMPI_Init_thread(argc, argv, required, provided);
   if (code == MPI_SUCCESS) set_streams();
   return code;

@@ -22,9 +22,10 @@ Each setting of the library is an environment variable. `weft info --config` pri
 their current values and origins. An unknown name or a value out of range makes `MPI_Init` fail with a message that
 names the setting. Sizes accept the suffixes k, m and g (powers of 1024).
 
-The environment beats the [profile](tools.md#weft-tune) of `weft tune`, the profile the [files of the site](cluster.md#settings-for-all-users), and these the defaults.
-A setting whose values are *a path* names a library or another file. The environment and files of the site set it, not a profile. A
-program with elevated privileges (set-user-ID, set-group-ID, file capabilities) reads no setting or profile, loads no
+The environment beats the [profile](tools.md#weft-tune) of `weft tune`, the profile the
+[files of the site](cluster.md#settings-for-all-users), and these the defaults.
+A setting whose values are *a path* names a library or another file. The environment and files of the site set it, not a
+profile. A program with elevated privileges (set-user-ID, set-group-ID, file capabilities) reads no setting or profile, loads no
 additional library, and does not join a launcher's job.
 
 Settings that select the path of a collective must be equal: `WEFT_COLL_SHARED*`, `WEFT_COLL_GPU*` and
