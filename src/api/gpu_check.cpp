@@ -140,7 +140,7 @@ std::vector<Buffer> outputs_of(const coll::Call& call) {
   return found;
 }
 
-class Check final : public coll::CallCheck {
+class GpuCheck final : public coll::CallCheck {
  public:
   Status before(const coll::Call& call) const override { return check_buffers(call); }
   Status after(const coll::Call& call) const override { return check_outputs(call); }
@@ -161,7 +161,7 @@ Status check_outputs(const coll::Call& call) {
 }
 
 const coll::CallCheck& call_check() {
-  static const Check check;
+  static const GpuCheck check;
   return check;
 }
 
