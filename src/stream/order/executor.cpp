@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
@@ -68,6 +69,7 @@ bool Executor::something_may_start() const {
 }
 
 void Executor::wake_or_create() {
+  if (std::exchange(coming_, true)) return;
   if (idle_ != 0) return idle_threads_.notify_one();
   pthread_t thread;
   const int failed = start_service_thread(
@@ -77,15 +79,15 @@ void Executor::wake_or_create() {
         return nullptr;
       },
       this);
-  if (failed == 0)
-    threads_.push_back(thread);
-  else
-    no_thread.hit("pthread_create failed: raise the limit of threads (ulimit -u)");
+  if (failed == 0) return threads_.push_back(thread);
+  coming_ = false;
+  no_thread.hit("pthread_create failed: raise the limit of threads (ulimit -u)");
 }
 
 void Executor::serve() {
   ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
   Lock lock(mutex);
+  coming_ = false;
   while (!ending_) {
     if (!leading_ && something_may_start()) {
       lead(lock);
@@ -94,6 +96,7 @@ void Executor::serve() {
     ++idle_;
     idle_threads_.wait(lock);
     --idle_;
+    coming_ = false;
   }
 }
 

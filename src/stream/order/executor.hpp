@@ -57,6 +57,7 @@ class Executor {
   std::condition_variable idle_threads_, leader_;
   std::atomic<uint32_t> in_flight_{0};
   unsigned idle_ = 0;  // threads that wait for work
+  bool coming_ = false;               // a thread has been woken or created, and has not looked for work yet
   bool leading_ = false, ending_ = false;
   uint64_t spin_until_ns_ = 0;  // polled without a pause until then
   uint64_t interval_ns_ = 0;    // of the next sleep
