@@ -139,7 +139,7 @@ def delaying_rank(sample):
 def headline(sample):
     """Returns the one line that says who delays the job."""
     ranks = sample["ranks"]
-    hosts = {rank["host"] for rank in ranks}
+    hosts = {rank.get("host") for rank in ranks}
     job = f"{len(ranks)} of {sample['size']} ranks are on " + (f"{len(hosts)} hosts" if len(hosts) > 1 else "this host")
     if len(ranks) == sample["size"]:
         job = f"{len(ranks)} rank{'' if len(ranks) == 1 else 's'}" + (f", {len(hosts)} hosts" if len(hosts) > 1 else "")

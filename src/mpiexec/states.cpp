@@ -243,19 +243,21 @@ Result<std::vector<JobState>> parse_states(const std::string& texts) {
 }
 
 Result<int> collect(const std::string& what) {
-  const size_t comma = what.rfind(",counters");
-  const bool counters = comma != what.npos;
-  const std::string job = what.substr(0, comma);
+  const size_t comma = what.rfind(',');
+  const std::string job = what.substr(0, comma), more = comma == what.npos ? "" : what.substr(comma + 1);
+  const bool ids = more == "ids";
   const auto process = launch::parse_int(job.c_str(), 1, INT_MAX);
-  std::vector<JobState> jobs = process ? jobs_of_process(*process) : read_jobs(all_processes());
+  std::vector<JobState> jobs =
+      process ? jobs_of_process(*process, !ids) : read_jobs(all_processes(), nullptr, !ids);
   if (!process && job != "all")
     std::erase_if(jobs, [&](const JobState& other) { return other.ranks[0].job != job; });
   std::string text = std::string(kStatesTitle) + "\n";
   for (const JobState& one : jobs)
-    for (const RankState& rank : one.ranks) {
+    for (RankState rank : one.ranks) {
+      if (ids) rank.waits.clear();
       text += to_text(rank);
-      if (counters)
-        for (const CounterValue& counter : counters_of(rank.pid)) text += to_text(counter);
+      for (const CounterValue& counter : more == "counters" ? counters_of(rank.pid) : CounterValues())
+        text += to_text(counter);
     }
   return print(text, 0);
 }

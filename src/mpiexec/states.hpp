@@ -21,8 +21,8 @@ inline constexpr char kStatesTitle[] = "weft-states 1";
 [[nodiscard]] Result<std::vector<JobState>> parse_states(const std::string& texts);
 
 /// `mpiexec --collect WHAT`: prints the text of this host. `what`: the id of a job, the id of a process, or
-/// "all"; with ",counters" behind it also the counters of the ranks. Returns the exit code; a job that is not
-/// here gives a title alone.
+/// "all"; behind it ",counters": also the counters of the ranks; ",ids": no waits. Returns the exit code; a
+/// job that is not here gives a title alone.
 [[nodiscard]] Result<int> collect(const std::string& what);
 
 /// `mpiexec --conclude HOW`: reads such texts from standard input, and prints what `mpiexec --waits` does,

@@ -254,16 +254,19 @@ std::vector<pid_t> all_processes() {
 Result<std::unique_ptr<WatchedJob>> WatchedJob::open(pid_t process) {
   std::vector<pid_t> processes = descendants(process);
   processes.insert(processes.begin(), process);
-  std::map<std::string, pid_t> found;
+  std::map<std::string, std::string> found;  // text, by job
   for (const pid_t one : processes)
     for (const Memory& memory : memories_of(one)) {
       const std::optional<std::string> job = job_of(memory);
       if (job && one == process) return open(*job);
-      if (job) found.emplace(*job, one);
+      if (!job) continue;
+      const std::vector<RankState> ranks = read_memory(memory);
+      found.emplace(*job, "\n  weft top " + std::to_string(one) + ": a job of " +
+                              std::to_string(ranks.empty() ? 0 : ranks[0].size) + " ranks");
     }
   if (found.size() > 1) {
     std::string jobs;
-    for (const auto& [job, one] : found) jobs += "\n  weft top " + std::to_string(one);
+    for (const auto& [job, text] : found) jobs += text;
     return Error(Errc::arg,
                  "process " + std::to_string(process) +
                      " has started several jobs (MPI_Comm_spawn): specify a process of one of them:" + jobs);
@@ -300,7 +303,8 @@ JobState WatchedJob::read(bool with_queued) const {
   return std::move(jobs[0]);
 }
 
-std::vector<JobState> read_jobs(const std::vector<pid_t>& processes, std::string* unreadable) {
+std::vector<JobState> read_jobs(const std::vector<pid_t>& processes, std::string* unreadable,
+                                bool with_queued) {
   std::set<std::pair<dev_t, ino_t>> seen;
   std::map<std::string, JobState> jobs;
   for (const pid_t process : processes) {
@@ -320,27 +324,32 @@ std::vector<JobState> read_jobs(const std::vector<pid_t>& processes, std::string
     join(job);
     found.push_back(std::move(job));
   }
-  add_queued(found);
+  if (with_queued) add_queued(found);
   std::sort(found.begin(), found.end(), [](auto& a, auto& b) { return a.ranks[0].pid < b.ranks[0].pid; });
   return found;
 }
 
-std::vector<JobState> jobs_of_process(pid_t process, std::string* unreadable) {
-  std::vector<JobState> own = read_jobs({process}, unreadable);
-  if (own.empty()) own = read_jobs(descendants(process));
-  const auto is_complete = [](const JobState& job) { return job.missing().empty(); };
-  if (std::all_of(own.begin(), own.end(), is_complete)) return own;
+std::vector<JobState> jobs_of_process(pid_t process, bool with_queued) {
+  std::vector<JobState> own = read_jobs({process}, nullptr, false);
+  if (own.empty()) own = read_jobs(descendants(process), nullptr, false);
   std::set<std::string> ids;
   for (const JobState& job : own) ids.insert(job.ranks[0].job);
-  std::vector<JobState> all = read_jobs(all_processes());  // of other fake hosts
-  std::erase_if(all, [&](const JobState& job) { return !ids.contains(job.ranks[0].job); });
-  return all;
+  const auto is_complete = [](const JobState& job) { return job.missing().empty(); };
+  if (!std::all_of(own.begin(), own.end(), is_complete)) {  // others are of other fake hosts
+    own = read_jobs(all_processes(), nullptr, false);
+    std::erase_if(own, [&](const JobState& job) { return !ids.contains(job.ranks[0].job); });
+  }
+  if (with_queued) add_queued(own);
+  return own;
 }
 
 Result<int> print_waits(pid_t process, bool json) {
   std::string unreadable;
-  std::vector<JobState> jobs =
-      process != 0 ? jobs_of_process(process, &unreadable) : read_jobs(all_processes(), &unreadable);
+  std::vector<JobState> jobs;
+  if (process == 0)
+    jobs = read_jobs(all_processes(), &unreadable);
+  else if (!read_jobs({process}, &unreadable, false).empty())
+    jobs = jobs_of_process(process);
   if (jobs.empty() && process != 0)
     return Error(Errc::arg, "process " + std::to_string(process) + " is not a rank of a job of this user" +
                                 (unreadable.empty() ? "" : " (" + unreadable + ")") +

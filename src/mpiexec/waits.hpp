@@ -123,10 +123,12 @@ inline constexpr int kAnyRank = -3;
 
 /// Returns the jobs to which the processes belong, each with its ranks in memories of these processes.
 /// `unreadable` gets a reason if a process has memory of Weft's name that is no wait table of this version.
+/// `with_queued`: also the waits of GPU streams (add_queued).
 [[nodiscard]] std::vector<JobState> read_jobs(const std::vector<pid_t>& processes,
-                                              std::string* unreadable = nullptr);
-/// Returns the jobs of one process, with their ranks in the memories of all processes of this machine.
-[[nodiscard]] std::vector<JobState> jobs_of_process(pid_t process, std::string* unreadable = nullptr);
+                                              std::string* unreadable = nullptr, bool with_queued = true);
+/// Returns the jobs of one process, or of its descendants if it is no rank, with their ranks in the memories
+/// of all processes of this machine.
+[[nodiscard]] std::vector<JobState> jobs_of_process(pid_t process, bool with_queued = true);
 /// Returns all processes of this host.
 [[nodiscard]] std::vector<pid_t> all_processes();
 

@@ -31,6 +31,10 @@ bool in_transfer(const Wait& one, const RankState& other) {
   });
 }
 
+bool is_message(const Wait& wait) {
+  return wait.what == What::send || wait.what == What::receive || wait.what == What::probe;
+}
+
 /// Whether a message of any rank of the communicator ends the wait.
 bool is_for_any(const Wait& wait) {
   return (wait.what == What::receive || wait.what == What::probe) && wait.peer == kAny;
@@ -194,7 +198,7 @@ class Deadlocks {
       return ": both receive, neither sends";
     if (one.is_collective() && other.is_collective() && one.context != other.context)
       return ": on different communicators (" + communicator(one) + " and " + communicator(other) + ")";
-    if (one.is_collective() || other.is_collective()) return "";
+    if (!is_message(one) || !is_message(other)) return "";
     if (one.context != other.context) return ": the communicators differ";
     return one.what != other.what && one.tag != other.tag && one.tag != kAny && other.tag != kAny
                ? ": the tags differ (" + std::to_string(one.tag) + " and " + std::to_string(other.tag) + ")"

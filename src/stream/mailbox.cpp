@@ -12,6 +12,7 @@
 #include "coll/bootstrap/group.hpp"
 #include "device/copy.hpp"
 #include "device/ipc.hpp"
+#include "device/kernel/enqueue_protocol.hpp"
 #include "device/pool.hpp"
 #include "stream/cancel.hpp"
 
@@ -108,6 +109,11 @@ Mailbox::~Mailbox() {
   device::free_pinned(stream_, fault_);
 }
 
+const uint32_t* Mailbox::beats() const {
+  static_assert(offsetof(device::kernel::enqueue::Reports, fault) == 0);
+  return reinterpret_cast<const device::kernel::enqueue::Reports*>(fault_)->beats;
+}
+
 uint64_t Mailbox::simple_capacity() { return collective_region_setting; }
 
 /// Size of the region: messages, then collectives.
@@ -132,7 +138,7 @@ Status Mailbox::clear(uint64_t first, uint64_t n) const {
 
 /// Allocates the region and zeroes its control words.
 Status Mailbox::allocate(core::Communicator& comm) {
-  auto fault = device::allocate_pinned(stream_, sizeof *fault_);
+  auto fault = device::allocate_pinned(stream_, sizeof(device::kernel::enqueue::Reports));
   if (!fault) return std::move(fault).error();
   fault_ = static_cast<device::kernel::enqueue::Fault*>(*fault);
   cancel_on_failure(comm, fault_->cancelled);

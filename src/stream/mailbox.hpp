@@ -29,6 +29,8 @@ class Mailbox {
 
   /// Written by kernels, in pinned host memory.
   [[nodiscard]] device::kernel::enqueue::Fault& fault() const { return *fault_; }
+  /// Written by kernels that wait, one for each state of an operation.
+  [[nodiscard]] const uint32_t* beats() const;
   /// Returns whether a peer has died: the kernels leave, and nothing can be enqueued any more.
   [[nodiscard]] bool cancelled() const { return __atomic_load_n(&fault_->cancelled, __ATOMIC_ACQUIRE) != 0; }
   /// Address of the own region.

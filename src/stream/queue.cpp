@@ -63,7 +63,7 @@ Queue::Queue(core::Communicator& comm, core::Ref<Stream> stream, std::unique_ptr
       mailbox_(std::move(mailbox)),
       self_messages_(*stream_->gpu, mailbox_->self_buffer(static_cast<uint32_t>(comm.rank())),
                      Mailbox::kSelfBufferBytes, comm.rank()),
-      view_(comm, mailbox_->fault().beats) {}
+      view_(comm, mailbox_->beats()) {}
 
 Queue::~Queue() {
   if (registered_) comm_.instance.remove(*this);

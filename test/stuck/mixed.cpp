@@ -69,11 +69,11 @@ void shared_lock() {
 
 void streams_of_both() { receive_in_stream(8); }
 
-/// Rank 3 has died; rank 0, on the other host, waits for it.
+/// Rank 3 has died; ranks 0 and 2, on two hosts, wait for each other.
 void dead() {
   barrier();
   if (rank == 3) _exit(0);
-  if (rank == 0) receive(3, 9);
+  if (rank % 2 == 0) receive(2 - rank, 9);
   for (;;) pause();
 }
 

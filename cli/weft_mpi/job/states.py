@@ -77,13 +77,13 @@ def here(what):
 
 def ids_of_process(pid):
     """Returns the ids of the jobs to which a process or its descendants belong."""
-    return {line.split("\t")[2] for line in here(f"{pid}").splitlines() if line.startswith("rank\t")}
+    return {line.split("\t")[2] for line in here(f"{pid},ids").splitlines() if line.startswith("rank\t")}
 
 
 def ids_here():
     """Returns {job id: a process of it} of this host."""
     found = {}
-    for rank in (line.split("\t") for line in here("all").splitlines() if line.startswith("rank\t")):
+    for rank in (line.split("\t") for line in here("all,ids").splitlines() if line.startswith("rank\t")):
         found.setdefault(rank[2], int(rank[7]))
     return found
 

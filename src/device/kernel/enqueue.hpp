@@ -149,15 +149,13 @@ struct SmallBatch {
   Op ops[kSmallBatchOps];
 };
 
-/// A truncated message, reported by the next call on the communicator; the cancel word; and what kernels wait
-/// for.
+/// A truncated message, reported by the next call on the communicator; and the cancel word.
 struct Fault {
   uint32_t seen;  ///< written last
   uint32_t peer;
   int32_t tag;
   uint32_t cancelled;  ///< set to 1 by the host once a peer has died: kernels of the communicator leave
   uint64_t bytes, capacity;
-  uint32_t beats[kStates];  ///< changes while a kernel waits in the required operation with that state
 };
 
 }  // namespace weft::device::kernel::enqueue

@@ -26,6 +26,12 @@ struct DrawnChunk {
   uint32_t op = kNone, chunk = 0;
 };
 
+/// Pinned host memory of a communicator, which kernels write: Head::fault is its address.
+struct Reports {
+  Fault fault;
+  uint32_t beats[kStates];  ///< changes while a kernel waits in the required operation with that state
+};
+
 [[nodiscard]] WEFT_BOTH constexpr uint32_t next_number(uint32_t n) { return n + 1 == kNumbers ? 0 : n + 1; }
 
 template <class Env>
@@ -133,7 +139,7 @@ class Protocol {
   /// since it writes to host memory.
   WEFT_BOTH void beat(uint32_t i) {
     if ((ops_[i].flags & Op::is_required) == 0) return;
-    uint32_t& word = env_.template at<Fault>(head_.fault)->beats[ops_[i].state];
+    uint32_t& word = env_.template at<Reports>(head_.fault)->beats[ops_[i].state];
     env_.store(&word, env_.load(&word) + 1);
   }
   /// The last block clears the board.
