@@ -34,7 +34,8 @@ class RaceCheck {
   /// bytes at `first` to the host and returns true: poll() until the state is another. A buffer of more than
   /// check.gpu_bytes is copied in parts at equal distances, the first and the last bytes among them. Returns
   /// false without an effect if no work is queued, while the program captures a graph, and if the driver has
-  /// no cuCtxRecordEvent; the last two are counted, and logged once. Blocks for the time of the copy.
+  /// no cuCtxRecordEvent; the last two are counted, and logged once. Also false for calls in the order of a
+  /// stream (for_stream()). Blocks for the time of the copy.
   [[nodiscard]] bool start(const Memory& memory, const void* first, size_t bytes);
   /// Returns the state. Blocks for the time of the second copy.
   State poll();

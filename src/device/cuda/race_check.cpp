@@ -13,6 +13,7 @@
 #include "device/cuda/context.hpp"
 #include "device/cuda/driver.hpp"
 #include "device/cuda/race_check.hpp"
+#include "device/stream_words.hpp"
 
 namespace weft::device {
 namespace {
@@ -265,6 +266,9 @@ bool RaceCheck::copy(std::vector<std::byte>& to) const {
 
 bool RaceCheck::start(const Memory& memory, const void* first, size_t bytes) {
   if (!available() || ended || bytes == 0 || memory.fault != 0 || !driver_records()) return false;
+  // A stream waits for this call, which runs in its order: the buffer needs no comparison, and a wait would
+  // not end.
+  if (for_stream()) return false;
   bool failed = false;
   if (!record(memory) || work_ended(failed) || failed) return release_events(), false;
   memory_ = memory;
