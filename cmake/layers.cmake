@@ -7,7 +7,7 @@
 # An empty or absent folder becomes an empty interface library, so that the table is complete.
 set(WEFT_LAYERS "")
 
-# weft_cold(target): no message waits for the target's code. -Og compiles it in half of the time of -O3.
+# weft_cold(target): no message waits for the target's code. -Og compiles it in less time than -O1 and -O3.
 function(weft_cold target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
 endfunction()
