@@ -13,4 +13,6 @@ if(NOT TARGET GTest::gtest_main)
                        GIT_SHALLOW TRUE)
   FetchContent_MakeAvailable(googletest)
 endif()
-set(WEFT_GTEST GTest::gtest_main)
+# The C++ library follows at once: else the linker takes parts of Weft's archives for functions of std::string that
+# GoogleTest calls, since code with little optimisation defines these.
+set(WEFT_GTEST GTest::gtest_main GTest::gtest stdc++)
