@@ -29,9 +29,13 @@ CounterValues read_counters(const std::vector<Memory>& memories) {
   return found;
 }
 
+std::vector<Memory> open_counters(pid_t pid) {
+  return open_memories(pid, {counter_table::kName}, [](const Memory&) { return true; });
+}
+
 bool read_identity(RankState& rank) {
   counter_table::Directory directory{};
-  const std::vector<Memory> memories = open_memories(rank.pid, {counter_table::kName});
+  const std::vector<Memory> memories = open_counters(rank.pid);
   if (memories.empty() || !memories[0].read(directory, 0) ||
       directory.magic.load() != counter_table::kMagic || directory.identified.load() == 0)
     return false;
@@ -42,6 +46,6 @@ bool read_identity(RankState& rank) {
   return true;
 }
 
-CounterValues counters_of(pid_t pid) { return read_counters(open_memories(pid, {counter_table::kName})); }
+CounterValues counters_of(pid_t pid) { return read_counters(open_counters(pid)); }
 
 }  // namespace weft::mpiexec

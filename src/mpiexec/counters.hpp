@@ -20,6 +20,8 @@ struct CounterValue {
 };
 using CounterValues = std::vector<CounterValue>;
 
+/// The memory of a process for its counters; empty: it has none.
+[[nodiscard]] std::vector<Memory> open_counters(pid_t pid);
 /// The counters in the memory of one process that are not zero.
 [[nodiscard]] CounterValues read_counters(const std::vector<Memory>& memories);
 /// The same for a process that is read once.

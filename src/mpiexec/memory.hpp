@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -22,7 +23,12 @@ struct Memory {
   Memory() = default;
   Memory(Memory&& other) noexcept
       : fd(std::exchange(other.fd, -1)), identity(other.identity), size(other.size) {}
-  Memory& operator=(Memory&&) = delete;
+  Memory& operator=(Memory&& other) noexcept {
+    std::swap(fd, other.fd);
+    std::swap(identity, other.identity);
+    std::swap(size, other.size);
+    return *this;
+  }
   ~Memory() {
     if (fd >= 0) ::close(fd);
   }
@@ -45,7 +51,10 @@ template <size_t N>
   return text;
 }
 
-/// Opens the memfds of these names that the process holds open.
-[[nodiscard]] std::vector<Memory> open_memories(pid_t pid, std::initializer_list<const char*> names);
+/// Opens the memfds of these names that the process holds open, in the order of their descriptors, up to the
+/// first one for which `is_last` returns true: a rank of a large job has a descriptor for each other rank.
+[[nodiscard]] std::vector<Memory> open_memories(
+    pid_t pid, std::initializer_list<const char*> names,
+    const std::function<bool(const Memory&)>& is_last = [](const Memory&) { return false; });
 
 }  // namespace weft::mpiexec

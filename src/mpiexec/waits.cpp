@@ -223,22 +223,33 @@ pid_t own_pid(pid_t pid) {
   return pid;
 }
 
+/// The processes with a table in each memory. Memories of many ranks are looked through once.
+class Owners {
+ public:
+  const std::set<pid_t>& of(const Memory& memory) {
+    const auto [found, is_new] = by_memory_.try_emplace(memory.identity);
+    if (is_new)
+      for_each_table(memory, [&](uint64_t offset) {
+        int32_t owner = 0;
+        if (memory.read(owner, offset + offsetof(Table, pid)) && owner != 0) found->second.insert(owner);
+      });
+    return found->second;
+  }
+
+ private:
+  std::map<std::pair<dev_t, ino_t>, std::set<pid_t>> by_memory_;
+};
+
 /// Memories with wait tables that the process holds open: its own only, not those of jobs to which it is
 /// connected. If none has its table yet, all.
-std::vector<Memory> memories_of(pid_t pid) {
-  std::vector<Memory> found = open_memories(pid, {wait_table::kSharedName, wait_table::kPrivateName});
-  if (found.size() < 2) return found;
+std::vector<Memory> memories_of(pid_t pid, Owners& owners) {
   const pid_t self = own_pid(pid);
-  std::vector<Memory> own;
-  for (Memory& memory : found) {
-    bool is_own = false;
-    for_each_table(memory, [&](uint64_t offset) {
-      int32_t owner = 0;
-      is_own |= memory.read(owner, offset + offsetof(Table, pid)) && owner == self;
-    });
-    if (is_own) own.push_back(std::move(memory));
-  }
-  return own.empty() ? std::move(found) : std::move(own);
+  bool found_own = false;
+  std::vector<Memory> found =
+      open_memories(pid, {wait_table::kSharedName, wait_table::kPrivateName},
+                    [&](const Memory& memory) { return found_own = owners.of(memory).contains(self); });
+  if (found_own) found.erase(found.begin(), found.end() - 1);
+  return found;
 }
 
 }  // namespace
@@ -254,9 +265,10 @@ std::vector<pid_t> all_processes() {
 Result<std::unique_ptr<WatchedJob>> WatchedJob::open(pid_t process) {
   std::vector<pid_t> processes = descendants(process);
   processes.insert(processes.begin(), process);
+  Owners owners;
   std::map<std::string, std::string> found;  // text, by job
   for (const pid_t one : processes)
-    for (const Memory& memory : memories_of(one)) {
+    for (const Memory& memory : memories_of(one, owners)) {
       const std::optional<std::string> job = job_of(memory);
       if (job && one == process) return open(*job);
       if (!job) continue;
@@ -278,13 +290,12 @@ Result<std::unique_ptr<WatchedJob>> WatchedJob::open(pid_t process) {
 }
 
 Result<std::unique_ptr<WatchedJob>> WatchedJob::open(const std::string& job) {
+  Owners owners;
+  std::set<std::pair<dev_t, ino_t>> seen;
   std::vector<Memory> memories;
   for (const pid_t process : all_processes())
-    for (Memory& memory : memories_of(process)) {
-      const auto same = [&](const Memory& other) { return other.identity == memory.identity; };
-      if (std::none_of(memories.begin(), memories.end(), same) && job_of(memory) == job)
-        memories.push_back(std::move(memory));
-    }
+    for (Memory& memory : memories_of(process, owners))
+      if (seen.insert(memory.identity).second && job_of(memory) == job) memories.push_back(std::move(memory));
   if (memories.empty()) return Error(Errc::arg, "no job '" + job + "' of this user on this host");
   return std::make_unique<WatchedJob>(std::move(memories));
 }
@@ -305,10 +316,11 @@ JobState WatchedJob::read(bool with_queued) const {
 
 std::vector<JobState> read_jobs(const std::vector<pid_t>& processes, std::string* unreadable,
                                 bool with_queued) {
+  Owners owners;
   std::set<std::pair<dev_t, ino_t>> seen;
   std::map<std::string, JobState> jobs;
   for (const pid_t process : processes) {
-    for (const Memory& memory : memories_of(process)) {
+    for (const Memory& memory : memories_of(process, owners)) {
       if (!seen.insert(memory.identity).second) continue;
       std::vector<RankState> ranks = read_memory(memory);
       identify(ranks, memory);

@@ -13,7 +13,6 @@
 #include <sstream>
 #include <string>
 
-#include "base/counter_table.hpp"
 #include "base/json.hpp"
 #include "mpiexec/counters.hpp"
 #include "mpiexec/gpus.hpp"
@@ -31,7 +30,7 @@ constexpr char kSampleUsage[] = "--sample takes JOB,SECONDS,SAMPLES";
 /// The counters of one process as a JSON object.
 class Counters {
  public:
-  explicit Counters(pid_t pid) : memories_(open_memories(pid, {counter_table::kName})) {}
+  explicit Counters(pid_t pid) : memories_(open_counters(pid)) {}
   [[nodiscard]] std::string to_json() const {
     std::string text = "{";
     for (const CounterValue& counter : read_counters(memories_))
