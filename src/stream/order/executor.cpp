@@ -5,12 +5,12 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/config.hpp"
+#include "base/futex.hpp"
 #include "base/log.hpp"
 #include "base/relax_core.hpp"
 #include "base/service_thread.hpp"
@@ -42,7 +42,7 @@ void Executor::end() {
     threads.swap(threads_);
   }
   idle_threads_.notify_all();
-  leader_.notify_all();
+  wake_leader();
   for (const pthread_t thread : threads) ::pthread_join(thread, nullptr);
 }
 
@@ -58,7 +58,7 @@ void Executor::notify(const Queue& queue) {
       instance_.oversubscribed || instance_.cores < 2 ? kCrowdedSpinNs : setting_spin_us * uint64_t{1000};
   spin_until_ns_ = monotonic_ns() + spin;
   interval_ns_ = kFirstIntervalNs;
-  if (leading_) return leader_.notify_one();
+  if (leading_) return wake_leader();
   if (!queue.running_) wake_or_create();
 }
 
@@ -153,6 +153,11 @@ void Executor::progress(Lock& lock) {
   lock.lock();
 }
 
+void Executor::wake_leader() {
+  leader_wakes_.fetch_add(1, std::memory_order_relaxed);
+  futex_wake(leader_wakes_);
+}
+
 void Executor::pause(Lock& lock) {
   if (monotonic_ns() < spin_until_ns_) {
     lock.unlock();
@@ -162,7 +167,10 @@ void Executor::pause(Lock& lock) {
     return;
   }
   interval_ns_ = std::clamp(interval_ns_, kFirstIntervalNs, kMaxIntervalNs);
-  leader_.wait_for(lock, std::chrono::nanoseconds(interval_ns_));
+  const uint32_t seen = leader_wakes_.load(std::memory_order_relaxed);
+  lock.unlock();
+  futex_wait(leader_wakes_, seen, static_cast<long>(interval_ns_));
+  lock.lock();
   interval_ns_ *= 2;
 }
 

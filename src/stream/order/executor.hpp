@@ -49,15 +49,17 @@ class Executor {
   [[nodiscard]] bool something_may_start() const;
   void wake_or_create();
   void pause(Lock& lock);
+  void wake_leader();
   void progress(Lock& lock);
 
   core::Instance& instance_;
   std::vector<std::shared_ptr<Queue>> queues_;
   std::vector<pthread_t> threads_;
-  std::condition_variable idle_threads_, leader_;
+  std::condition_variable idle_threads_;
+  std::atomic<uint32_t> leader_wakes_{0};  // under `mutex`; a futex, since the leader sleeps with a limit
   std::atomic<uint32_t> in_flight_{0};
-  unsigned idle_ = 0;  // threads that wait for work
-  bool coming_ = false;               // a thread has been woken or created, and has not looked for work yet
+  unsigned idle_ = 0;    // threads that wait for work
+  bool coming_ = false;  // a thread has been woken or created, and has not looked for work yet
   bool leading_ = false, ending_ = false;
   uint64_t spin_until_ns_ = 0;  // polled without a pause until then
   uint64_t interval_ns_ = 0;    // of the next sleep
