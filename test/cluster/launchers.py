@@ -106,8 +106,12 @@ class Jobs(unittest.TestCase):
             before, words, job = (
                 (["with-slurm"], command[1:], "1") if name == "slurm" else ([], command, "launcher")
             )  # the first job of that Slurm
+            if name == "prrte" and "LD_LIBRARY_PATH" in os.environ:  # where the network library may be
+                words = [*words, "-x", "LD_LIBRARY_PATH"]
             with self.subTest(launcher=" ".join(command)):
                 _, output, errors = on_hosts(2, *before, "sh", script, weft, job, *words, "-n", 4, JOB, "stuck")
+                if "there is no network between them" in errors:
+                    self.skipTest("needs a network library (libucx0 or libfabric1)")
                 for rank in range(4):
                     host, peer = f"node{rank // 2}", (rank + 1) % 4
                     line = rf"rank {rank} \(pid \d+ on {host}\): MPI_Recv .*: receive from rank {peer}, tag 3"
