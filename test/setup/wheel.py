@@ -19,7 +19,7 @@ SOURCE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(SOURCE, "tools", "setup"))
 from packages import Pip, run  # noqa: E402
 
-MAX_MB = 11
+MAX_MB = 12
 MAX_BUILD_S, MAX_INSTALL_S = 60, 30
 HELLO = "from mpi4py import MPI; print(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, MPI.Get_library_version())"
 # No launcher, no variable: the library, and workers that MPI_Comm_spawn starts.

@@ -305,15 +305,19 @@ void refused_in_captures(const OrderComm& ordered) {
   ordered.synchronize();
 }
 
-/// Errors arrive at a later call, or at the query; the stream goes on.
+/// Errors arrive at the call itself, if it has failed before it returns, at a later call, or at the query; the
+/// stream goes on.
 void errors(const OrderComm& ordered) {
   Buffer data(Kind::device, 400, device);
   MPI_Request request;
   for (int form = 0; form < 2; ++form) {
     MPI_Isend(data.data(), 100, MPI_INT, rank, 1, ordered.comm, &request);
-    MPI_Recv(data.data(), 10, MPI_INT, rank, 1, ordered.comm, MPI_STATUS_IGNORE);
+    const int received = MPI_Recv(data.data(), 10, MPI_INT, rank, 1, ordered.comm, MPI_STATUS_IGNORE);
     ordered.synchronize();
-    if (form == 0) {
+    if (received != MPI_SUCCESS) {
+      expect_class(received, MPI_ERR_TRUNCATE, "the call itself");
+      expect_class(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "a call after the error");
+    } else if (form == 0) {
       expect_class(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE, "the next call");
     } else {
       int found = -1;
