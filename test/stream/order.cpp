@@ -305,8 +305,8 @@ void refused_in_captures(const OrderComm& ordered) {
   ordered.synchronize();
 }
 
-/// Errors arrive at the call itself, if it has failed before it returns, at a later call, or at the query; the
-/// stream goes on.
+/// Errors arrive at the call itself, if it has failed before it returns, at a later call, or at the query;
+/// the stream goes on.
 void errors(const OrderComm& ordered) {
   Buffer data(Kind::device, 400, device);
   MPI_Request request;
