@@ -199,7 +199,7 @@ def other_backend():
 
 def store():
     """The exception of a store is part of that of the process group."""
-    from weft_mpi import job
+    from weft_mpi import processes as job
 
     class Broken:
         def set(self, key, value):

@@ -10,7 +10,8 @@ import os
 import sys
 import threading
 
-from weft_mpi import job, prefix
+from weft_mpi import prefix
+from weft_mpi import processes as job
 
 MODULE = "libweft_jax.so"
 

@@ -49,7 +49,7 @@ def _only_mpi_numbers(url: str) -> bool:
         return False
     if any(variable in os.environ for variable in LAUNCHER_VARIABLES):
         return True
-    from weft_mpi import job
+    from weft_mpi import processes as job
 
     return job.started_by_launcher()  # MPI removes the launcher's variables
 

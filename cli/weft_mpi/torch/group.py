@@ -14,7 +14,7 @@ import torch._C._distributed_c10d as c10d
 from torch.distributed import DistBackendError, ProcessGroup
 
 from weft_mpi import mpi
-from weft_mpi.job import Job
+from weft_mpi.processes import Job
 from weft_mpi.torch import collectives, monitored, sparse
 from weft_mpi.torch.collectives import Call
 from weft_mpi.torch.options import one, row, with_options

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from torch.distributed import TCPStore, default_pg_timeout
 
-from weft_mpi import job as jobs
+from weft_mpi import processes as jobs
 from weft_mpi.torch.group import WeftGroup
 from weft_mpi.torch.reduction import BYTE
 
