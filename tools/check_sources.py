@@ -27,6 +27,8 @@ def walk(root):
 
 def check_source(root, path):
     """Yields complaints about one source file."""
+    if path.endswith(".py") and os.path.exists(os.path.join(root, path[: -len(".py")], "__init__.py")):
+        yield "%s: a package has the same name, so that nothing can import the module: rename one" % path
     with open(os.path.join(root, path), encoding="utf-8") as file:
         lines = file.read().splitlines()
     if not any(LICENCE in line for line in lines[:3]):

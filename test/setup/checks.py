@@ -184,6 +184,10 @@ class Checks(unittest.TestCase):
         self.assertEqual(check("src/device/a.cuh", LICENCE + "#ifdef __CUDA_ARCH__\n#endif\n"), 0)
         self.assertEqual(check("src/device/a.cuh", LICENCE + "#if __CUDA_ARCH__ >= 800\n#endif\n"), 1)
         self.assertEqual(check("docs/a.md", "see `src/base/gone.cpp`\n"), 1)
+        module, package = {"cli/a.py": "# " + LICENCE}, {"cli/a/__init__.py": "# " + LICENCE}
+        for files, expected in ((module, 0), (package, 0), ({**module, **package}, 1)):
+            with self.subTest(files=list(files)):
+                self.assertEqual(self.run_check("check_sources.py", files)[0], expected)
         self.assertEqual(check("docs/a.md", "see `CMakeLists.txt` and `docs/a.md`\n"), 0)
 
     def test_words(self):
