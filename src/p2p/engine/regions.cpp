@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "device/stream_words.hpp"
 #include "p2p/engine/engine.hpp"
 
 namespace weft::p2p {
@@ -181,6 +182,8 @@ Mapping* Regions::map(const Transfer& t, uint64_t base, uint64_t buffer_id, uint
   if (!engine_.instance.memory->mapping_pays({t.peer, false, buffer_id}, [&] { return extra_ns; }) &&
       !importer.maps(t.peer, *region, Opener(t).device))
     return nullptr;
+  // Opening a mapping may wait for kernels that run.
+  if (device::for_stream() && !importer.maps(t.peer, *region, Opener(t).device)) return nullptr;
   const uint64_t epoch = region->epoch;
   auto mapping = open(t, *region);
   if (!mapping) return nullptr;

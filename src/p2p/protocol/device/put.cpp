@@ -10,6 +10,7 @@
 #include "base/counters.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
+#include "device/stream_words.hpp"
 #include "p2p/engine/engine.hpp"
 #include "p2p/engine/protocol.hpp"
 #include "p2p/engine/regions.hpp"
@@ -320,7 +321,8 @@ bool PutProtocol::put(Transfer& t) {
   Mapping* mapping =
       engine_.regions.map(t, rtr.base.load(std::memory_order_relaxed), buffer_id, put_gain_ns(t, bounce));
   if (mapping == nullptr) {
-    if (!engine_.instance.memory->mapping_bought({t.peer, false, buffer_id})) decline(rtr, state);
+    if (device::for_stream() || !engine_.instance.memory->mapping_bought({t.peer, false, buffer_id}))
+      decline(rtr, state);
     return false;
   }
   const uint64_t address = rtr.address.load(std::memory_order_relaxed);
