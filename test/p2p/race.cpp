@@ -357,8 +357,8 @@ int main(int argc, char** argv) {
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 1;
   device = weft::test::own_device();
   make_current();
-  load(kDelay, "weft_bench_delay", &delay_kernel);
-  load(kCopy, "weft_bench_copy", &copy_kernel);
+  load(bench_delay_text, "weft_bench_delay", &delay_kernel);
+  load(bench_copy_text, "weft_bench_copy", &copy_kernel);
   if (cuda().emulated()) load("an image", "emucuda_spin", &spin_kernel);
   delay(nullptr, 1, 1, 1);
   Buffer warm(Buffer::Kind::device, 2 * sizeof(double), device);
