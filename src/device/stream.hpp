@@ -33,6 +33,8 @@ struct UserStream {
 [[nodiscard]] bool is_default_stream(void* handle);
 /// Describes a default stream of the current context. No work can be put into it.
 [[nodiscard]] Result<UserStream> default_stream(void* handle);
+/// Describes a stream that the program has created, without preparing it. No work can be put into it yet.
+[[nodiscard]] Result<UserStream> created_stream(void* handle);
 /// Prepares the stream of a handle for enqueue(). Loads the kernel, which waits for running kernels.
 /// Errc::unsupported, with the reason, without a driver or a kernel for the GPU.
 [[nodiscard]] Result<UserStream> adopt_stream(void* handle);

@@ -40,16 +40,24 @@ Result<UserStream> default_stream(void* handle) {
   return stream;
 }
 
-Result<UserStream> adopt_stream(void* handle) {
+Result<UserStream> created_stream(void* handle) {
   if (!available()) return Error(Errc::unsupported, "GPU streams cannot be used here (" + absence() + ")");
   UserStream stream;
   stream.handle = handle;
   WEFT_CUDA_TRY(stream_get_ctx, "the value is not a CUDA stream of this process", handle, &stream.context);
   const cuda::CurrentContext current(stream.context);
   if (current.code() != cuda::kSuccess) return no_context(current.code());
-  const cuda::RelaxedCapture relaxed;
   WEFT_CUDA_TRY(ctx_get_device, "the device of a GPU stream cannot be found", &stream.device);
-  auto queue = cuda::queue_of(stream.context);
+  return stream;
+}
+
+Result<UserStream> adopt_stream(void* handle) {
+  auto stream = created_stream(handle);
+  if (!stream) return stream;
+  const cuda::CurrentContext current(stream->context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  const cuda::RelaxedCapture relaxed;
+  auto queue = cuda::queue_of(stream->context);
   if (!queue) return std::move(queue).error();
   WEFT_TRY(cuda::load_enqueue(**queue));
   return stream;

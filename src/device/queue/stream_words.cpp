@@ -50,21 +50,13 @@ Status enqueue_memory_operations(const UserStream& stream, uint32_t* start, uint
 }  // namespace
 
 Result<UserStream> adopt_stream_for_words(void* handle) {
-  UserStream stream;
   const bool is_default = is_default_stream(handle);
-  if (is_default) {
-    auto found = default_stream(handle);
-    if (!found) return std::move(found).error();
-    stream = *found;
-  } else {
-    if (!available()) return Error(Errc::unsupported, "GPU streams cannot be used here (" + absence() + ")");
-    stream.handle = handle;
-    WEFT_CUDA_TRY(stream_get_ctx, "the value is not a CUDA stream of this process", handle, &stream.context);
-  }
+  auto found = is_default ? default_stream(handle) : created_stream(handle);
+  if (!found) return found;
+  UserStream stream = *found;
   const cuda::CurrentContext current(stream.context);
   if (current.code() != cuda::kSuccess) return no_context(current.code());
   const cuda::RelaxedCapture relaxed;
-  WEFT_CUDA_TRY(ctx_get_device, "the device of a GPU stream cannot be found", &stream.device);
   WEFT_TRY(check_words(stream.device));
   auto queue = cuda::queue_of(stream.context);
   if (!queue) return std::move(queue).error();
