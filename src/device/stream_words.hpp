@@ -27,6 +27,12 @@ void release_stream(const UserStream& stream);
 /// allocate_pinned().
 [[nodiscard]] Status enqueue_words(const UserStream& stream, uint32_t* start, uint32_t* completion);
 
+/// How many streams of a context may wait for words at the same time. The driver maps the streams of a
+/// context, whatever their priority, to CUDA_DEVICE_MAX_CONNECTIONS hardware queues (8 by default, at most
+/// 32), and work behind a waiting stream in its queue waits, too. Six queues stay free: four for Weft's
+/// copies, one for its resident kernel and one for other work of the program; at least one stream may wait.
+[[nodiscard]] unsigned max_waiting_streams();
+
 /// The capture of a stream.
 struct Capture {
   uint64_t id = 0;        ///< unique in the process; 0: the stream is not captured

@@ -77,14 +77,14 @@ bool waits_for_value(const Operation& operation) {
 }
 
 /// Whether the oldest operation of the stream is behind a wait for a value in the same hardware
-/// queue, or waits itself. Streams of one priority share CUDA_DEVICE_MAX_CONNECTIONS queues.
+/// queue, or waits itself.
 bool held(const StreamObject& stream) {
   const Operation& front = stream.queue.front();
   if (waits_for_value(front)) return true;
   for (const StreamObject* other : world().streams)
-    if (other != &stream && other->context == stream.context && other->priority == stream.priority &&
-        other->channel == stream.channel && !other->queue.empty() &&
-        other->queue.front().number < front.number && waits_for_value(other->queue.front()))
+    if (other != &stream && other->context == stream.context && other->channel == stream.channel &&
+        !other->queue.empty() && other->queue.front().number < front.number &&
+        waits_for_value(other->queue.front()))
       return true;
   return false;
 }
@@ -215,7 +215,6 @@ Code create_stream(Stream* handle, unsigned flags, int priority, Waiting waiting
   forbid_unsafe("cuStreamCreate outside relaxed capture mode");
   auto* stream = new StreamObject{context, (flags & kStreamNonBlocking) == 0, called_by_weft(), 0, {}, {}};
   stream->priority = priority < 0 ? -1 : 0;
-  stream->channel = world().next_channel[priority < 0 ? 1 : 0]++ % world().connections;
   world().streams.insert(stream);
   *handle = stream;
   return kSuccess;
@@ -239,6 +238,18 @@ Code stream_of(Stream handle, StreamObject** stream, Use use) {
   return context == (*stream)->context ? kSuccess : kInvalidHandle;
 }
 
+/// A hardware queue that no other stream of the context uses, else the next one in turn. As on an H200 with
+/// driver 580, where streams of all priorities share CUDA_DEVICE_MAX_CONNECTIONS queues.
+unsigned channel_for(const StreamObject& stream) {
+  std::vector<bool> used(world().connections, false);
+  for (const StreamObject* other : world().streams)
+    if (other != &stream && other->context == stream.context && !other->queue.empty())
+      used[other->channel] = true;
+  const auto unused = std::find(used.begin(), used.end(), false);
+  return unused != used.end() ? static_cast<unsigned>(unused - used.begin())
+                              : world().next_channel++ % world().connections;
+}
+
 void enqueue(StreamObject& stream, Operation operation) {
   if (stream.capture != nullptr) {
     stream.capture->push_back(std::move(operation));
@@ -252,6 +263,7 @@ void enqueue(StreamObject& stream, Operation operation) {
         (legacy ? other->blocking : stream.blocking && other == stream.context->legacy))
       drain(*other);
   operation.due = now() + world().delay;
+  if (stream.queue.empty()) stream.channel = channel_for(stream);
   stream.queue.push_back(std::move(operation));
   if (!world().run_when_polled) start_worker();
 }

@@ -124,7 +124,7 @@ struct StreamObject {
   bool capture_invalid = false;          // by a call that captures forbid
   uint64_t ended = 0;                    // operations that have left the queue
   int priority = 0;                      // clamped to -1 (highest) or 0
-  unsigned channel = 0;                  // hardware queue among those of its priority
+  unsigned channel = 0;                  // hardware queue, while it has operations
 };
 
 struct Device {
@@ -168,8 +168,8 @@ struct World {
   std::vector<StreamObject*> destroyed_streams;  // kept: pending operations may refer to them
   std::vector<EventObject*> destroyed_events;
   uint64_t next_id = 1;      // buffers, physical memory, contexts and captures
-  unsigned connections = 8;  // hardware queues of each priority: CUDA_DEVICE_MAX_CONNECTIONS
-  unsigned next_channel[2] = {0, 0};
+  unsigned connections = 8;  // hardware queues of a context: CUDA_DEVICE_MAX_CONNECTIONS
+  unsigned next_channel = 0;
   uint64_t submissions = 0;
 };
 

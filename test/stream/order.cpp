@@ -216,6 +216,8 @@ void requests(const OrderComm& ordered, const Plain& plain) {
   MPI_Mprobe(left(), 2, ordered.comm, &message, &statuses[0]);
   MPI_Mrecv(in.data(), 10, MPI_INT, &message, MPI_STATUS_IGNORE);
   ordered.synchronize();
+  MPI_Barrier(
+      plain.comm);  // the request of the send has been freed: its buffer is in use until the neighbor has it
 }
 
 /// Only even ranks have a stream; then the stream changes; then none has one.

@@ -18,7 +18,8 @@ namespace {
 
 using namespace weft::test::enqueued;
 
-/// All streams of rank 0 wait, more than there are hardware queues; the messages need copies of the library.
+/// Many streams of rank 0 wait, fewer than there are hardware queues; the messages need copies of the
+/// library.
 void many_streams(const Plain& plain) {
   constexpr int kStreams = 20, kBytes = 300'000;
   std::vector<std::unique_ptr<OrderComm>> comms;
@@ -44,6 +45,43 @@ void many_streams(const Plain& plain) {
   for (const auto& ordered : comms) ordered->synchronize();
   for (size_t i = 0; i < kStreams; ++i)
     expect(data[i]->read() == pattern(kBytes, 1, static_cast<int>(i)), "message of a waiting stream");
+}
+
+/// More streams than may wait: calls in the last ones make the host wait.
+void few_queues(const Plain& plain) {
+  constexpr int kStreams = 12, kBytes = 300'000;
+  std::vector<std::unique_ptr<OrderComm>> comms;
+  std::vector<std::unique_ptr<Buffer>> data, back;
+  for (int i = 0; i < kStreams; ++i) {
+    comms.push_back(std::make_unique<OrderComm>());
+    for (auto* buffers : {&data, &back})
+      buffers->push_back(std::make_unique<Buffer>(Kind::device, kBytes, device));
+    if (rank == 1) MPIX_Comm_set_stream(comms.back()->comm, MPIX_STREAM_NULL);
+  }
+  for (int round = 0; round < 3; ++round) {
+    std::vector<MPI_Request> requests;
+    for (size_t i = 0; i < kStreams; ++i) {
+      data[i]->write(pattern(kBytes, rank, static_cast<int>(i) + round));
+      back[i]->write(std::vector<char>(kBytes, 0));
+    }
+    MPI_Barrier(plain.comm);
+    for (size_t i = 0; i < kStreams; ++i) {
+      const MPI_Comm comm = comms[i]->comm;
+      if (rank == 0) {
+        MPI_Recv(back[i]->data(), kBytes, MPI_BYTE, 1, round, comm, MPI_STATUS_IGNORE);
+        MPI_Send(back[i]->data(), kBytes, MPI_BYTE, 1, round, comm);
+      } else {
+        MPI_Irecv(back[i]->data(), kBytes, MPI_BYTE, 0, round, comm, &requests.emplace_back());
+        MPI_Isend(data[i]->data(), kBytes, MPI_BYTE, 0, round, comm, &requests.emplace_back());
+      }
+    }
+    MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+    for (size_t i = 0; i < kStreams; ++i) {
+      comms[i]->synchronize();
+      expect(back[i]->read() == pattern(kBytes, 1, static_cast<int>(i) + round),
+             "a message of one of many streams");
+    }
+  }
 }
 
 /// Two communicators, each with its stream, are used in opposite orders.
@@ -178,6 +216,7 @@ int main(int argc, char** argv) {
     const Plain plain;
     part("full_gpu", [&] { full_gpu(plain); });
     part("many_streams", [&] { many_streams(plain); });
+    part("few_queues", [&] { few_queues(plain); });
     part("opposite_orders", [&] { opposite_orders(); });
     part("sender_behind", [&] { sender_behind(); });
     part("many_calls", [&] { many_calls(plain); });

@@ -124,7 +124,7 @@ Result<bool> idle(const UserStream& stream) {
   const cuda::CurrentContext current(stream.context);
   if (current.code() != cuda::kSuccess) return no_context(current.code());
   const cuda::RelaxedCapture relaxed;
-  const cuda::Code code = driver().stream_query(stream.handle);
+  const cuda::Code code = driver().stream_query(stream.outer != nullptr ? stream.outer : stream.handle);
   if (code == cuda::kSuccess || code == cuda::kNotReady) return code == cuda::kSuccess;
   return cuda::failure(code, "cuStreamQuery", "the GPU stream of a communicator failed");
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "device/stream_words.hpp"
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "device/cuda/sync_memops.hpp"
 #include "device/queue/submit.hpp"
 
@@ -88,6 +91,16 @@ bool names(const UserStream& stream, void* handle) {
            driver().stream_get_ctx(handle, &context) == cuda::kSuccess && context == stream.context;
   return outer_of(handle) == stream.outer && driver().ctx_get_current(&context) == cuda::kSuccess &&
          context == stream.context;
+}
+
+unsigned max_waiting_streams() {
+  constexpr unsigned kDefault = 8, kMost = 32, kFree = 6;
+  static const unsigned connections = [] {
+    const char* const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    const long value = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
+    return value < 1 ? kDefault : static_cast<unsigned>(std::min<long>(value, kMost));
+  }();
+  return connections > kFree ? connections - kFree : 1;
 }
 
 Status enqueue_words(const UserStream& stream, uint32_t* start, uint32_t* completion) {

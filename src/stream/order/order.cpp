@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stream/order/order.hpp"
 
+#include <ctime>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,10 @@ namespace {
 
 log::SlowPath host_waits("stream.host_waits",
                          "the host waits for the stream, as before a call without order");
+log::SlowPath no_connection(
+    "stream.no_connection",
+    "the host waits for the stream: more streams wait in MPI than have hardware queues "
+    "(CUDA_DEVICE_MAX_CONNECTIONS, at most 32)");
 log::SlowPath kept_captures("stream.kept_captures",
                             "captured operations take memory and polls until MPI_Finalize");
 
@@ -80,6 +85,27 @@ Result<std::shared_ptr<CapturedCalls>> Engine::calls_of_capture(const Submission
   return calls;
 }
 
+bool Engine::may_wait(const OrderedStream& stream) const {
+  if (stream.waits()) return true;
+  unsigned waiting = 0;
+  for (const auto& other : streams_)
+    if (other->gpu.context == stream.gpu.context && other->waits()) ++waiting;
+  return waiting < device::max_waiting_streams();
+}
+
+/// Without the instance lock, so that calls of other streams go on.
+Status Engine::start_when_idle(const OrderedStream& stream, const Slot& slot) {
+  for (;;) {
+    auto reached = device::idle(stream.gpu);
+    if (!reached) return std::move(reached).error();
+    if (*reached) break;
+    constexpr timespec kPause{0, 20'000};
+    nanosleep(&kPause, nullptr);
+  }
+  slot.begin();
+  return {};
+}
+
 Status Engine::submit(const Submission& submission, std::unique_ptr<Call> call) {
   auto slot = take_slot(submission);
   if (!slot) return std::move(slot).error();
@@ -109,7 +135,8 @@ Status Engine::submit(const Submission& submission, std::unique_ptr<Call> call) 
         calls.push(std::move(record));
         executor.notify(calls);
       }
-      enqueued = device::enqueue_words(stream.gpu, slot->start, slot->completion);
+      enqueued = submission.by_host ? start_when_idle(stream, *slot)
+                                    : device::enqueue_words(stream.gpu, slot->start, slot->completion);
       if (enqueued.ok()) return;
       const std::lock_guard lock(executor.mutex);
       record = calls.pop();
@@ -120,12 +147,18 @@ Status Engine::submit(const Submission& submission, std::unique_ptr<Call> call) 
       push(*stream.calls);
   }
   if (!enqueued.ok()) stream.words.give(*slot);
+  if (enqueued.ok() && submission.by_host) {
+    core::wait_until(instance_, [&] { return submission.ended->load(std::memory_order_acquire); });
+    slot->pass();
+  }
   return enqueued;  // after a failure the record is destroyed here, under the instance lock
 }
 
 Status Order::enqueue(core::Communicator& comm, const char* name, std::unique_ptr<Call> call,
                       const device::Capture& capture, core::Request* done) {
   std::shared_ptr<std::atomic<bool>> after, ended;
+  const bool by_host = !capture && !engine_.may_wait(*stream_);
+  if (by_host) no_connection.hit(std::to_string(device::max_waiting_streams()) + " streams wait");
   if (!capture) {
     // T5: calls of one communicator run in call order, also if the program changes the stream.
     if (last_stream_ != stream_ && last_ended_ != nullptr && !last_ended_->load(std::memory_order_acquire))
@@ -133,12 +166,14 @@ Status Order::enqueue(core::Communicator& comm, const char* name, std::unique_pt
     ended = std::make_shared<std::atomic<bool>>(false);
     last_ended_ = ended;
     last_stream_ = stream_;
+    if (!by_host) stream_->last_ended = ended;
     ++pending_;
     ++engine_.pending;
     device::streams_may_wait(1);
   }
   Status enqueued = engine_.submit(
-      {*stream_, capture, comm, name, shared_from_this(), std::move(after), ended, done}, std::move(call));
+      {*stream_, capture, comm, name, shared_from_this(), std::move(after), ended, done, by_host},
+      std::move(call));
   if (!enqueued.ok() && !capture) {
     ended->store(true, std::memory_order_release);
     call_ended(false);

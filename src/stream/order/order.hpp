@@ -31,6 +31,12 @@ struct OrderedStream {
   /// instance lock: the driver may wait for the stream.
   std::mutex submission;
   const std::shared_ptr<StreamCalls> calls;
+  /// Becomes true when the last call that was put into the stream, outside of captures, has ended; null:
+  /// none.
+  std::shared_ptr<std::atomic<bool>> last_ended;
+  [[nodiscard]] bool waits() const {
+    return last_ended != nullptr && !last_ended->load(std::memory_order_acquire);
+  }
   uint64_t capture = 0;  // id of the last capture
   std::weak_ptr<CapturedCalls> captured_calls;
 };
@@ -54,7 +60,10 @@ class Engine {
     std::shared_ptr<Outcomes> outcomes;
     std::shared_ptr<std::atomic<bool>> after, ended;
     core::Request* done;
+    bool by_host;  ///< the host waits for the stream, starts the call and waits for its end (T10)
   };
+  /// Whether one more stream of the context of this one may wait (T10).
+  [[nodiscard]] bool may_wait(const OrderedStream& stream) const;
   /// Puts the call into its queue and the stream. Releases the instance lock meanwhile.
   [[nodiscard]] Status submit(const Submission& submission, std::unique_ptr<Call> call);
   /// Calls enqueued and not ended, not counting captured ones.
@@ -64,6 +73,7 @@ class Engine {
 
  private:
   [[nodiscard]] Result<Slot> take_slot(const Submission& submission);
+  [[nodiscard]] Status start_when_idle(const OrderedStream& stream, const Slot& slot);
   [[nodiscard]] Result<std::shared_ptr<CapturedCalls>> calls_of_capture(const Submission& submission);
   core::Instance& instance_;
   std::map<void*, std::unique_ptr<Words>> words_;  // by context

@@ -22,6 +22,9 @@ struct Slot {
     __atomic_store_n(start, 0, __ATOMIC_RELAXED);
     return true;
   }
+  /// In place of a stream that does not wait: the start, and passing the completed slot.
+  void begin() const { __atomic_store_n(start, 1, __ATOMIC_RELEASE); }
+  void pass() const { __atomic_store_n(completion, 0, __ATOMIC_RELEASE); }
   /// Makes all writes of this thread visible to work of the stream that follows.
   void complete() const { __atomic_store_n(completion, 1, __ATOMIC_SEQ_CST); }
   /// Whether the stream has passed a completed slot.
