@@ -60,6 +60,12 @@ void load_all(void* library, Driver& d) {
   load(library, "cuEventDestroy_v2", d.EventDestroy);
   load(library, "cuEventRecord", d.EventRecord);
   load(library, "cuEventSynchronize", d.EventSynchronize);
+  (void)find(library, "cuStreamBeginCapture_v2", d.StreamBeginCapture);
+  (void)find(library, "cuStreamEndCapture", d.StreamEndCapture);
+  (void)find(library, "cuGraphInstantiateWithFlags", d.GraphInstantiate);
+  (void)find(library, "cuGraphLaunch", d.GraphLaunch);
+  (void)find(library, "cuGraphDestroy", d.GraphDestroy);
+  (void)find(library, "cuGraphExecDestroy", d.GraphExecDestroy);
 }
 
 Driver open() {

@@ -16,13 +16,15 @@ using Stream = struct StreamTag*;
 using Event = struct EventTag*;
 using Module = struct ModuleTag*;
 using Function = struct FunctionTag*;
+using Graph = struct GraphTag*;
+using GraphExecutable = struct GraphExecutableTag*;
 
 struct Uuid {
   char bytes[16];
 };
 
 enum : unsigned { host_portable = 1, host_mapped = 2, stream_non_blocking = 1, event_no_timing = 2 };
-enum : int { attribute_multiprocessors = 16 };
+enum : int { attribute_multiprocessors = 16, capture_thread_local = 1 };
 
 /// The functions, named as in the driver without the prefix "cu".
 struct Driver {
@@ -62,6 +64,12 @@ struct Driver {
   Status (*EventDestroy)(Event event);
   Status (*EventRecord)(Event event, Stream stream);
   Status (*EventSynchronize)(Event event);
+  Status (*StreamBeginCapture)(Stream stream, int mode);
+  Status (*StreamEndCapture)(Stream stream, Graph* graph);
+  Status (*GraphInstantiate)(GraphExecutable* executable, Graph graph, unsigned long long flags);
+  Status (*GraphLaunch)(GraphExecutable executable, Stream stream);
+  Status (*GraphDestroy)(Graph graph);
+  Status (*GraphExecDestroy)(GraphExecutable executable);
 };
 
 /// Opens libcuda.so.1 and calls cuInit; throws EngineError with the reason if that is impossible.

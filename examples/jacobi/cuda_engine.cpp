@@ -4,6 +4,7 @@
 // boundary(k-1), for which the host waits before it exchanges the halos.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "engine.hpp"
 
@@ -24,6 +25,7 @@ using cuda::Address;
 
 constexpr int vector_width = 4;                // adjacent cells per thread, if the row length allows it
 constexpr int highest_strip = 16;              // rows
+constexpr size_t launches_ahead = 4;           // of graphs: a full launch queue would block the driver
 constexpr int blocks_per_multiprocessor = 32;  // enough to make the last wave of blocks insignificant
 
 float* as_pointer(Address address) { return reinterpret_cast<float*>(address); }
@@ -75,6 +77,11 @@ class CudaEngine final : public Engine {
   void wait_boundary() override { WEFT_JACOBI_CUDA(StreamSynchronize, edge_); }
   double residual(int slot) override;
   void start_persistent(kernel::Persistent& call, int ranks_on_gpu) override;
+  void* stream() const override { return main_; }
+  void begin_graph() override;
+  int end_graph() override;
+  void launch(int graph, int slot) override;
+  void destroy_graphs() override;
   void finish() override;
   void download(float* to, const float* from, size_t cells) override;
 
@@ -87,13 +94,16 @@ class CudaEngine final : public Engine {
   std::string name_;
   int processors_ = 0;
   cuda::Stream main_ = nullptr, edge_ = nullptr;
-  cuda::Event interior_done_ = nullptr, slot_done_[2] = {};
+  cuda::Event interior_done_ = nullptr, slot_done_[2] = {}, launched_[launches_ahead] = {};
   cuda::Function sweep_4_ = nullptr, sweep_4_norm_ = nullptr, sweep_1_ = nullptr, sweep_1_norm_ = nullptr;
   cuda::Function set_columns_ = nullptr;
   Address accumulator_ = 0;    // double sum, unsigned arrived
   double* results_ = nullptr;  // mapped host memory, one per slot
   cuda::Module persistent_ = nullptr;
   float* counters_ = nullptr;  // of the persistent kernel
+  std::vector<std::pair<cuda::Graph, cuda::GraphExecutable>> graphs_;
+  size_t launches_ = 0;  // of graphs
+  bool captures_ = false;
   std::map<float*, size_t> grids_;
   std::vector<float*> staging_;
 };
@@ -109,6 +119,7 @@ CudaEngine::CudaEngine(int local_rank) : setup_(local_rank) {
   WEFT_JACOBI_CUDA(StreamCreateWithPriority, &edge_, cuda::stream_non_blocking, greatest);
   WEFT_JACOBI_CUDA(EventCreate, &interior_done_, cuda::event_no_timing);
   for (cuda::Event& event : slot_done_) WEFT_JACOBI_CUDA(EventCreate, &event, cuda::event_no_timing);
+  for (cuda::Event& event : launched_) WEFT_JACOBI_CUDA(EventCreate, &event, cuda::event_no_timing);
   WEFT_JACOBI_CUDA(ModuleGetFunction, &sweep_4_, setup_.module, "jacobi_sweep_4");
   WEFT_JACOBI_CUDA(ModuleGetFunction, &sweep_4_norm_, setup_.module, "jacobi_sweep_4_norm");
   WEFT_JACOBI_CUDA(ModuleGetFunction, &sweep_1_, setup_.module, "jacobi_sweep_1");
@@ -132,6 +143,7 @@ CudaEngine::~CudaEngine() {
   if (persistent_) driver.ModuleUnload(persistent_);
   driver.EventDestroy(interior_done_);
   for (cuda::Event event : slot_done_) driver.EventDestroy(event);
+  for (cuda::Event event : launched_) driver.EventDestroy(event);
   driver.StreamDestroy(main_);
   driver.StreamDestroy(edge_);
 }
@@ -227,7 +239,8 @@ void CudaEngine::sweep(const Sweep& sweep, Part part) {
                      parameters, nullptr);
   }
   if (part == Part::interior) WEFT_JACOBI_CUDA(EventRecord, interior_done_, main_);
-  if (part != Part::boundary && sweep.slot >= 0) WEFT_JACOBI_CUDA(EventRecord, slot_done_[sweep.slot], main_);
+  if (part != Part::boundary && sweep.slot >= 0 && !captures_)  // a captured event cannot be waited for
+    WEFT_JACOBI_CUDA(EventRecord, slot_done_[sweep.slot], main_);
 }
 
 void CudaEngine::copy(float* to, const float* from, size_t cells) {
@@ -283,6 +296,38 @@ void CudaEngine::start_persistent(kernel::Persistent& call, int ranks_on_gpu) {
   Engine::start_persistent(call, ranks_on_gpu);
 }
 #endif
+
+void CudaEngine::begin_graph() {
+  if (cuda::driver().GraphInstantiate == nullptr)
+    throw EngineError("-variant stream: this CUDA driver has no graphs");
+  WEFT_JACOBI_CUDA(StreamBeginCapture, main_, cuda::capture_thread_local);
+  captures_ = true;
+}
+
+int CudaEngine::end_graph() {
+  captures_ = false;
+  auto& [graph, executable] = graphs_.emplace_back();
+  WEFT_JACOBI_CUDA(StreamEndCapture, main_, &graph);
+  WEFT_JACOBI_CUDA(GraphInstantiate, &executable, graph, 0);
+  return static_cast<int>(graphs_.size()) - 1;
+}
+
+void CudaEngine::launch(int graph, int slot) {
+  cuda::Event launched = launched_[launches_++ % launches_ahead];
+  WEFT_JACOBI_CUDA(EventSynchronize, launched);
+  WEFT_JACOBI_CUDA(GraphLaunch, graphs_[static_cast<size_t>(graph)].second, main_);
+  WEFT_JACOBI_CUDA(EventRecord, launched, main_);
+  if (slot >= 0) WEFT_JACOBI_CUDA(EventRecord, slot_done_[slot], main_);
+}
+
+void CudaEngine::destroy_graphs() {
+  finish();
+  for (const auto& [graph, executable] : graphs_) {
+    cuda::driver().GraphExecDestroy(executable);
+    cuda::driver().GraphDestroy(graph);
+  }
+  graphs_.clear();
+}
 
 void CudaEngine::finish() {
   WEFT_JACOBI_CUDA(StreamSynchronize, edge_);

@@ -73,6 +73,18 @@ class Engine {
   /// Starts the kernel of the variant `device`; fills in the counters and the shape of the interior. Only
   /// `1 / ranks_on_gpu` of the GPU is used.
   virtual void start_persistent(kernel::Persistent& call, int ranks_on_gpu);
+
+  // For the variant `stream`, on a GPU only.
+  /// Returns the stream of sweeps of all rows and of copies, a cudaStream_t; null on the CPU.
+  [[nodiscard]] virtual void* stream() const { return nullptr; }
+  /// Captures later work of the stream into a graph, until end_graph() returns its number.
+  virtual void begin_graph();
+  [[nodiscard]] virtual int end_graph();
+  /// Launches a graph; `slot`: of the norm of its sweep, or -1. Some launches ahead of the GPU, waits for it.
+  virtual void launch(int graph, int slot);
+  /// Waits for all work, and destroys the graphs.
+  virtual void destroy_graphs() {}
+
   /// Waits for all work.
   virtual void finish() = 0;
   /// Copies to pageable memory and waits.

@@ -3,6 +3,8 @@
 
 #include <mpi.h>
 
+#include "stream.hpp"
+
 namespace jacobi {
 namespace {
 
@@ -161,6 +163,8 @@ std::unique_ptr<Halo> make_halo(Variant variant, Engine& engine, const Position&
       return std::make_unique<PersistentHalo>(place, grids);
     case Variant::window:
       return std::make_unique<WindowHalo>(place, grids);
+    case Variant::stream:
+      return make_stream_halo(engine, place);
     case Variant::device:
       break;  // without a halo of the host
   }

@@ -22,6 +22,11 @@ class Halo {
   virtual void begin(float* grid) = 0;
   /// Sends rows 1 and `rows` of `grid`, which must be complete, and fills rows 0 and `rows + 1`.
   virtual void finish(float* grid) = 0;
+  /// Whether capture() and launch() replace the functions above, and the sweep.
+  [[nodiscard]] virtual bool in_stream() const { return false; }
+  /// Captures a sweep and the exchange of its result into a graph, which launch() launches.
+  virtual void capture(const Sweep&) {}
+  virtual void launch(const Sweep&) {}
 };
 
 /// `grids`: the two grids whose halos are exchanged.

@@ -16,6 +16,7 @@
 #include "persistent.hpp"
 #include "picture.hpp"
 #include "solver.hpp"
+#include "stream.hpp"
 
 namespace jacobi {
 namespace {
@@ -90,6 +91,8 @@ std::string problem(const Job& job) {
   int takes = !job.engine || options.variant == Variant::host_staged || supports_device_memory(), all = 0;
   MPI_Allreduce(&takes, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   if (!all) return "this MPI library does not take device memory: use -variant host_staged";
+  if (options.variant == Variant::stream)
+    return job.engine ? stream_problem() : "-variant stream: needs a GPU on every rank";
   if (options.variant == Variant::device) {
     if (!job.engine) return "-variant device: needs a GPU on every rank";
     if (options.ny - 2 < 2 * job.ranks) return "-variant device: every rank needs at least two rows";
@@ -143,7 +146,8 @@ void print_device(const Job& job) {
 }
 
 void print_csv(const Job& job, const Outcome& all, const Outcome* single) {
-  static const char* const names[] = {"mpi", "mpi_host_staged", "mpi_overlap", "mpi_window", "mpi_device"};
+  static const char* const names[] = {"mpi",        "mpi_host_staged", "mpi_overlap",
+                                      "mpi_window", "mpi_stream",      "mpi_device"};
   std::printf("%s, %d, %d, %d, %d, %d, 1, %f, ", names[static_cast<int>(job.options.variant)], job.options.nx,
               job.options.ny, job.options.niter, job.options.nccheck, job.ranks, all.seconds);
   if (single) {

@@ -24,10 +24,10 @@ struct VariantName {
   Variant value;
 };
 
-constexpr std::array variants{VariantName{"cuda_aware", Variant::cuda_aware},
-                              VariantName{"host_staged", Variant::host_staged},
-                              VariantName{"overlap", Variant::overlap},
-                              VariantName{"window", Variant::window}, VariantName{"device", Variant::device}};
+constexpr std::array variants{
+    VariantName{"cuda_aware", Variant::cuda_aware}, VariantName{"host_staged", Variant::host_staged},
+    VariantName{"overlap", Variant::overlap},       VariantName{"window", Variant::window},
+    VariantName{"stream", Variant::stream},         VariantName{"device", Variant::device}};
 
 struct PlaceName {
   const char* name;
@@ -117,7 +117,7 @@ std::string help() {
          "  -ny N              rows, 3 to 1073741824, at least one per rank and the two outer rows (16384)\n"
          "  -niter N           largest number of iterations, 1 to 1000000000 (1000)\n"
          "  -nccheck N         iterations between two checks of the norm, 1 to 1000000000 (1)\n"
-         "  -variant V         cuda_aware, host_staged, overlap, window or device (cuda_aware)\n"
+         "  -variant V         cuda_aware, host_staged, overlap, window, stream or device (cuda_aware)\n"
          "  -device D          auto, cuda or host (auto: cuda if there is a GPU)\n"
          "  -skip_single_gpu   skips the run on one device: no speedup, no comparison of the results\n"
          "  -plot FILE.png     a picture of the solution, at most 1024 pixels wide and high\n"

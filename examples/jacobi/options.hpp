@@ -10,6 +10,7 @@ enum class Variant {
   host_staged,  ///< rows are copied to host memory for MPI and back
   overlap,      ///< boundary rows first; sent while the interior is computed
   window,       ///< rows are put into the neighbours' grids
+  stream,       ///< sweep and exchange are one graph in a stream, which the host only launches
   device        ///< the same by the kernel that computes them: one kernel for the whole iteration
 };
 

@@ -85,11 +85,18 @@ void warm_up(Engine& engine, const Options& options, float* const grids[2], int 
     halo->finish(grids[i % 2]);
   }
   engine.finish();
+  for (int k = 0; halo && halo->in_stream() && k < 2; ++k) {
+    for (int slot : {-1, k}) halo->capture({grids[k], grids[1 - k], options.nx, rows, slot});
+  }
 }
 
 // One iteration of the distributed solver; returns whether the norm of the previous iteration ends the
 // solution.
 bool iterate(Engine& engine, Halo& halo, const Sweep& sweep, int k, bool overlap, Norm& norm) {
+  if (halo.in_stream()) {
+    halo.launch(sweep);
+    return norm.reached(k - 1);
+  }
   halo.begin(sweep.to);
   if (overlap) {
     engine.sweep(sweep, Part::boundary);

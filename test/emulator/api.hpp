@@ -46,6 +46,7 @@ struct CopyAttributes {  ///< CUmemcpyAttributes
   F(cuCtxGetId, cuCtxGetId, (Context, unsigned long long*))                                               \
   F(cuCtxSynchronize, cuCtxSynchronize, ())                                                               \
   F(cuCtxRecordEvent, cuCtxRecordEvent, (Context, Event))                                                 \
+  F(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange, (int*, int*))                               \
   F(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, (Context, unsigned))                                    \
   F(cuMemGetInfo_v2, cuMemGetInfo, (size_t*, size_t*))                                                    \
   F(cuMemAlloc_v2, cuMemAlloc, (Address*, size_t))                                                        \

@@ -43,6 +43,11 @@ struct KernelEntry {
 [[nodiscard]] std::unique_ptr<Kernel> create_enqueue(ContextObject& context, void** parameters);
 [[nodiscard]] std::unique_ptr<Kernel> create_enqueue_small(ContextObject& context, void** parameters);
 
+// jacobi.cpp
+[[nodiscard]] std::unique_ptr<Kernel> create_sweep(ContextObject& context, void** parameters);
+[[nodiscard]] std::unique_ptr<Kernel> create_sweep_norm(ContextObject& context, void** parameters);
+[[nodiscard]] std::unique_ptr<Kernel> create_set_columns(ContextObject& context, void** parameters);
+
 // collective.cpp
 std::unique_ptr<Kernel> create_collective_ll(ContextObject& context, void** parameters);
 std::unique_ptr<Kernel> create_collective_ll128(ContextObject& context, void** parameters);

@@ -316,6 +316,12 @@ Code cuStreamCreateWithPriority(Stream* handle, unsigned flags, int priority) {
   return create_stream(handle, flags, priority, Waiting::for_kernels);
 }
 
+Code cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -1;
+  return kSuccess;
+}
+
 Code cuStreamGetPriority(Stream handle, int* priority) {
   EMUCUDA_STREAM(handle);
   *priority = stream->priority;

@@ -24,7 +24,8 @@ DEVICE = os.environ.get("JACOBI_DEVICE", "host")
 ITERATIONS = int(os.environ.get("JACOBI_NITER", "57"))
 VARIANTS = ("cuda_aware", "host_staged", "overlap", "window")
 if DEVICE == "cuda" and not SIMULATED:
-    VARIANTS += ("device",)  # its kernel needs a GPU
+    VARIANTS += ("stream", "device")  # their MPI calls and kernel need a GPU
+VARIANTS = tuple(os.environ.get("JACOBI_VARIANTS", " ".join(VARIANTS)).split())
 UNIT = "GPU" if DEVICE == "cuda" else "rank"
 
 
@@ -182,7 +183,11 @@ class Jacobi(unittest.TestCase):
             (("-ny", "x"), "-ny x: expected a whole number from 3 to 1073741824"),
             (("-niter", 0), "-niter 0: expected a whole number from 1 to 1000000000"),
             (("-nccheck", "1.5"), "-nccheck 1.5: expected a whole number from 1 to 1000000000"),
-            (("-variant", "fast"), "-variant fast: expected one of cuda_aware, host_staged, overlap, window, device"),
+            (
+                ("-variant", "fast"),
+                "-variant fast: expected one of cuda_aware, host_staged, overlap, window, stream, device",
+            ),
+            (("-variant", "stream", "-device", "host"), "-variant stream: needs a GPU on every rank"),
             (("-device", "rocm"), "-device rocm: expected one of auto, cuda, host"),
             (("-size", 5), "-size: unknown option"),
             (("12",), "12: unexpected argument"),

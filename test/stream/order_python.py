@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # One rank of a test of weft_mpi.stream on the emulated driver: exchanges in the order of two streams, nested, and
-# of objects like those of CuPy, PyTorch and Numba. usage: mpiexec -n 2 order_python.py
+# of objects like those of CuPy, PyTorch and Numba, and the halo of examples/python/halo.py.
+# usage: mpiexec -n 2 order_python.py EXAMPLES
 import array
 import ctypes
 import os
@@ -21,41 +22,80 @@ def call(name, *arguments):
 
 
 class Memory:
-    """N ints in GPU memory."""
+    """An array in GPU memory; `code`: its type, as in the module array."""
 
-    def __init__(self):
+    def __init__(self, count=N, code="i"):
+        self.code, self.count, self.size = code, count, array.array(code).itemsize
+        self.bytes = ctypes.c_size_t(count * self.size)
         address = ctypes.c_uint64()
-        call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(4 * N))
+        call("cuMemAlloc_v2", ctypes.byref(address), self.bytes)
         self.address = address.value
 
+    def set(self, values):
+        host = array.array(self.code, values)
+        pointer = ctypes.c_void_p(host.buffer_info()[0])
+        call("cuMemcpyHtoD_v2", ctypes.c_uint64(self.address), pointer, self.bytes)
+
     def write(self, value):
-        values = array.array("i", [value]) * N
-        call(
-            "cuMemcpyHtoD_v2",
-            ctypes.c_uint64(self.address),
-            ctypes.c_void_p(values.buffer_info()[0]),
-            ctypes.c_size_t(4 * N),
-        )
+        self.set([value] * self.count)
+
+    def get(self):
+        values = array.array(self.code, [0]) * self.count
+        pointer = ctypes.c_void_p(values.buffer_info()[0])
+        call("cuMemcpyDtoH_v2", pointer, ctypes.c_uint64(self.address), self.bytes)
+        return values
 
     def read(self):
-        values = array.array("i", [0]) * N
-        call(
-            "cuMemcpyDtoH_v2",
-            ctypes.c_void_p(values.buffer_info()[0]),
-            ctypes.c_uint64(self.address),
-            ctypes.c_size_t(4 * N),
-        )
-        return set(values)
+        return set(self.get())
 
     @property
     def __cuda_array_interface__(self):
-        return {"version": 3, "shape": (N,), "typestr": "<i4", "data": (self.address, False), "strides": None}
+        kind = "f" if self.code in "fd" else "i"
+        place = {"data": (self.address, False), "shape": (self.count,), "strides": None}
+        return {"version": 3, "typestr": f"<{kind}{self.size}", **place}
 
 
 def stream():
     made = ctypes.c_void_p()
     call("cuStreamCreate", ctypes.byref(made), 1)
     return made.value
+
+
+def halo(comm, gpu_stream, steps=3, n=6):
+    """Copies in the stream before and after each exchange stand for kernels; the host waits once."""
+    sys.path.insert(0, sys.argv[1])
+    from halo import Halo
+
+    one = Halo(comm, n)
+    cells = (n + 2) ** 3
+    initial, field = Memory(cells, "d"), Memory(cells, "d")
+    results = [Memory(cells, "d") for _ in range(steps)]
+
+    def copy(to, source):
+        words = ctypes.c_uint64(to.address), ctypes.c_uint64(source.address), field.bytes
+        call("cuMemcpyDtoDAsync_v2", *words, ctypes.c_void_p(gpu_stream))
+
+    inner = range(1, n + 1)
+    own = [100.0 * comm.rank + x if x in inner and y in inner and z in inner else -1.0
+           for x in range(n + 2) for y in range(n + 2) for z in range(n + 2)]  # fmt: skip
+    initial.set(own)
+    with weft_mpi.stream(one.grid, gpu_stream):
+        for result in results:
+            copy(field, initial)
+            one.exchange(field)
+            copy(result, field)
+    call("cuStreamSynchronize", ctypes.c_void_p(gpu_stream))
+    for result in results:
+        values = result.get()
+        for axis in range(3):
+            below, above = one.grid.Shift(axis, 1)
+            for source, plane, origin in ((below, 0, n), (above, n + 1, 1)):
+                place = [3, 4, 5]
+                place[axis] = plane
+                layer = origin if axis == 0 else place[0]
+                assert values[(place[0] * (n + 2) + place[1]) * (n + 2) + place[2]] == 100 * source + layer
+        assert values[0] == -1  # a corner
+    one.free()
 
 
 def main():
@@ -92,6 +132,7 @@ def main():
         assert "str is not a CUDA stream" in str(error)
     else:
         raise AssertionError("a string is no stream")
+    halo(comm, first)
     comm.Free()
 
 
