@@ -28,7 +28,7 @@ def main():
         sources = [source for source in sources if os.path.exists(source)]
         tool = os.path.join(HERE, program + "_tool.c")
         if os.path.exists(tool):
-            subprocess.run(["mpicc", "-Wall", "-c", tool], cwd=folder, check=True)
+            subprocess.run(["mpicc", "-Wall", "-I" + HERE, "-c", tool], cwd=folder, check=True)
             sources.append(program + "_tool.o")
         command = ["mpifort", "-g", "-fbacktrace", *options, *sources, "-o", binary]
         subprocess.run(command, cwd=folder, check=True)
