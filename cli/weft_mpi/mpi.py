@@ -12,6 +12,7 @@ INFO_NULL, REQUEST_NULL = 304, 384
 ERRORS_RETURN = 323
 ANY_SOURCE = -1
 IN_PLACE = 1  # an address
+STATUS_IGNORE = STREAM_NULL = None
 ERR_OTHER = 16
 FAILURES = (16001, 16002, 16003)  # MPIX_ERR_PROC_FAILED, MPIX_ERR_PROC_FAILED_PENDING, MPIX_ERR_REVOKED of weft.h
 MAX_MESSAGE = 4096
@@ -82,11 +83,11 @@ FUNCTIONS = {
     "MPI_Op_free": "P",
     "MPIX_Op_create_premul_sum": "phP",
     "MPIX_Comm_revoke": "h",
+    "MPIX_Comm_set_stream": "hh",
     "MPIX_Comm_get_failed": "hP",
     "MPIX_Last_error_message": "piP",
     "MPIX_Job_name": "piP",
-    "MPI_Barrier": "h",
-    "MPI_Bcast_c": "pchih",
+    **{"MPI_" + name: types for name, types in COLLECTIVES.items()},
     **{"MPI_" + nonblocking(name): types + "P" for name, types in COLLECTIVES.items()},
 }
 

@@ -49,7 +49,7 @@ def _check(functions: ctypes.CDLL, code: int) -> None:
     raise RuntimeError(text.value.decode(errors="replace"))
 
 
-def _stream(functions: ctypes.CDLL, value: int, pinned: bool) -> ctypes.c_void_p:
+def stream_of(functions: ctypes.CDLL, value: int, pinned: bool = False) -> ctypes.c_void_p:
     """The MPIX_Stream of a CUDA stream, created at the first use."""
     if (value, pinned) in _streams:
         return _streams[value, pinned]
@@ -76,7 +76,7 @@ def stream(comm, stream, pinned: bool = False):
     functions = library.load()
     handle, before = _handle(comm), ctypes.c_void_p()
     _check(functions, functions.MPIX_Comm_get_stream(handle, 0, ctypes.byref(before)))
-    _check(functions, functions.MPIX_Comm_set_stream(handle, _stream(functions, address(stream), pinned)))
+    _check(functions, functions.MPIX_Comm_set_stream(handle, stream_of(functions, address(stream), pinned)))
     try:
         yield comm
     finally:

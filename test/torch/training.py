@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Trains a small model in parallel, in four ways, and compares the losses with those of one process. Run by torchrun.
-# usage: training.py BACKEND WAY
+# usage: training.py BACKEND WAY; environment: TEST_DEVICE=cuda for training on GPUs
+import os
 import sys
 
 import torch
@@ -10,6 +11,7 @@ import torch.nn as nn
 from torch.distributed.device_mesh import init_device_mesh
 
 STEPS, BATCH, WIDTH = 5, 8, 16
+DEVICE = os.environ.get("TEST_DEVICE", "cpu")
 
 
 class Block(nn.Module):
@@ -62,7 +64,7 @@ def data_parallel():
 def fully_sharded():
     from torch.distributed.fsdp import fully_shard
 
-    net, mesh = model(), init_device_mesh("cpu", (dist.get_world_size(),))
+    net, mesh = model(), init_device_mesh(DEVICE, (dist.get_world_size(),))
     for block in net:
         fully_shard(block, mesh=mesh)
     fully_shard(net, mesh=mesh)
@@ -72,7 +74,7 @@ def fully_sharded():
 def tensor_parallel():
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    mesh = init_device_mesh(DEVICE, (dist.get_world_size(),))
     net = model()
     for block in net:
         parallelize_module(block, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
@@ -86,7 +88,7 @@ def pipeline():
     blocks = list(model())
     share = len(blocks) // size
     part = nn.Sequential(*blocks[rank * share : (rank + 1) * share])
-    stage = PipelineStage(part, rank, size, torch.device("cpu"))
+    stage = PipelineStage(part, rank, size, torch.get_default_device())
     schedule = ScheduleGPipe(stage, n_microbatches=2, loss_fn=nn.functional.mse_loss)
     optimizer = torch.optim.SGD(part.parameters(), lr=0.1)
     losses = torch.zeros(STEPS)
@@ -109,6 +111,10 @@ def main():
     backend, way = sys.argv[1:]
     if backend == "weft":
         import weft_mpi.torch  # noqa: F401
+    if DEVICE == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.set_default_device(torch.device("cuda", torch.cuda.current_device()))
+        torch.backends.cuda.matmul.allow_tf32 = False
     dist.init_process_group(backend)
     losses = globals()[way]()
     expected = train(model(), batches())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # ProcessGroup: a process group of torch.distributed, whose operations are those of one communicator. All are nonblocking calls
 # of MPI, since those of MPI that block do not match them, and processes may differ in whether they wait. Tensors in GPU memory
-# are passed as they are, after the current stream has been synchronized.
+# are passed as they are, after the current stream has been synchronized; while a CUDA graph is captured: in its order.
 from __future__ import annotations
 
 import ctypes
@@ -15,7 +15,7 @@ from torch.distributed import DistBackendError, ProcessGroup
 
 from weft_mpi import mpi
 from weft_mpi.processes import Job
-from weft_mpi.torch import collectives, monitored, sparse
+from weft_mpi.torch import capture, collectives, monitored, sparse
 from weft_mpi.torch.collectives import Call
 from weft_mpi.torch.options import one, row, with_options
 from weft_mpi.torch.work import NO_TIME, Work, service, synchronize
@@ -148,6 +148,9 @@ class WeftGroup(ProcessGroup):
         """Starts the nonblocking forms of the calls, and waits for them if the program does."""
         if self.comm is None:
             raise DistBackendError(f"weft: {name}: the process group was destroyed")
+        device = capture.device_of(calls)
+        if device is not None:
+            return capture.run(self, name, calls, result, device)
         for call in calls:
             synchronize(call.keep)
         blocking = not getattr(options, "asyncOp", True)
@@ -274,7 +277,7 @@ class WeftGroup(ProcessGroup):
 
     @with_options(c10d.BarrierOptions, 0)
     def barrier(self, opts):
-        if torch.cuda.is_initialized():
+        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
             torch.cuda.current_stream().synchronize()
         return self.run("barrier", [Call("Barrier", (), ())], opts)
 
