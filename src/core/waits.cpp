@@ -21,6 +21,8 @@ using wait_table::Record;
 using wait_table::What;
 
 constexpr uint64_t kObservationIntervalNs = 100'000'000;
+constexpr uint64_t kFreshNs = 300'000'000;  // age of a wait that goes on; a rank looks at least every 100 ms
+constexpr int kFirstWait = 1;               // record of a wait; record 0 is that of polls
 // The search for a message that a receive may have been meant for walks the unexpected queue: late, and
 // seldom.
 constexpr uint64_t kFirstLookNs = 40'000'000, kLookIntervalNs = 50'000'000;
@@ -227,9 +229,16 @@ void WaitPublisher::publish_poll(const WaitTarget& target, uint64_t now) {
   record.seen.store(now, std::memory_order_release);
 }
 
+// The first rank of the host that waits does it for all: the work of many waiting ranks would grow with the
+// square of their number.
 void WaitPublisher::observe(const transport::shm::Shm& shm, uint64_t now) {
   if (now < next_observation_ns_) return;
   next_observation_ns_ = now + kObservationIntervalNs;
+  for (const transport::Peer peer : shm.members()) {
+    const wait_table::Table& other = shm.wait_table(peer);
+    if (&other == table_) break;
+    if (other.records[kFirstWait].seen.load(std::memory_order_relaxed) + kFreshNs > now) return;
+  }
   for (const transport::Peer peer : shm.members()) {
     wait_table::Table& other = shm.wait_table(peer);
     const uint64_t activity = other.activity();
