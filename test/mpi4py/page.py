@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# The blocks of docs/python.md that need packages: ipyparallel of PyPI in an environment that is kept, and Debian's parallel h5py,
-# unpacked into a folder. usage: page.py PREFIX FOLDER. Status 77 without the packages.
+# The blocks of docs/python.md that need packages: ipyparallel of PyPI in an environment that is kept, and Debian's parallel h5py
+# and petsc4py, unpacked into folders. usage: page.py PREFIX FOLDER [h5py | petsc4py | ipyparallel]. Status 77 without the packages.
 import glob
 import importlib.util
 import os
@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.normpath(os.path.join(HERE, "..", ".."))
 SKIPPED = 77
 PREFIX, FOLDER = (os.path.abspath(folder) for folder in sys.argv[1:3])
-DEBIAN = ["python3-h5py-mpi", "python3-mpi4py"]
+HDF5, PETSC = (["python3-h5py-mpi", "python3-mpi4py"], ["python3-petsc4py", "python3-mpi4py"])
 
 
 def page_blocks():
@@ -39,9 +39,9 @@ def environment():
     return {"PATH": os.pathsep.join([os.path.join(PREFIX, "bin"), os.path.join(folder, "bin"), os.environ["PATH"]])}
 
 
-def debian():
+def debian(packages):
     """Returns the variables of Debian's packages, unpacked; None if they can't be had."""
-    archives, root = os.path.join(FOLDER, "archives"), os.path.join(FOLDER, "debian")
+    archives, root = (os.path.join(FOLDER, packages[0], folder) for folder in ("archives", "debian"))
     os.makedirs(os.path.join(archives, "partial"), exist_ok=True)
     options = [
         "-qq",
@@ -52,20 +52,22 @@ def debian():
         "Debug::NoLocking=1",
         "--no-install-recommends",
     ]
-    command = ["apt-get", *options, "--download-only", "install", *DEBIAN]
+    command = ["apt-get", *options, "--download-only", "install", *packages]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         done = None
     if done is None or done.returncode != 0 or not os.path.exists("/usr/bin/python3"):
-        print("skipped: Debian's parallel h5py can't be had" + (": " + done.stderr.strip()[-200:] if done else ""))
+        print(f"skipped: Debian's {packages[0]} can't be had" + (": " + done.stderr.strip()[-200:] if done else ""))
         return None
     for archive in glob.glob(os.path.join(archives, "*.deb")):
         subprocess.run(["dpkg", "-x", archive, root], check=True)
     libraries = [folder for folder, _, files in os.walk(root) if any(".so" in name for name in files)]
+    modules = [folder for folder, names, _ in os.walk(root) if folder.endswith("/dist-packages") and names]
+    petsc = glob.glob(os.path.join(root, "usr", "lib", "petscdir", "petsc*", "*-real"))
     return {"PATH": os.pathsep.join([os.path.join(PREFIX, "bin"), os.environ["PATH"]]),
-            "LD_LIBRARY_PATH": os.pathsep.join(folder for folder in libraries if "python" not in folder),
-            "PYTHONPATH": os.path.join(root, "usr", "lib", "python3", "dist-packages")}  # fmt: skip
+            "LD_LIBRARY_PATH": os.pathsep.join(folder for folder in libraries if "python" not in folder.removeprefix(root)),
+            "PYTHONPATH": os.pathsep.join(modules), **({"PETSC_DIR": petsc[0]} if petsc else {})}  # fmt: skip
 
 
 def main():
@@ -73,8 +75,9 @@ def main():
     commands = [line for block in found if block.mark == "tested" and block.value == "test/mpi4py/page.py"
                 for line in block.text.splitlines() if not line.startswith(("pip ", "sudo "))]  # fmt: skip
     expected = {
-        "python engines.py": ("[3.0, 3.0]", environment),
-        "mpiexec -n 2 /usr/bin/python3 dataset.py": ("Weft", debian),
+        "python engines.py": ("[3.0, 3.0]", environment, "ipyparallel"),
+        "mpiexec -n 2 /usr/bin/python3 dataset.py": ("Weft", lambda: debian(HDF5), "h5py"),
+        "mpiexec -n 2 /usr/bin/python3 poisson.py": ("Weft", lambda: debian(PETSC), "petsc4py"),
     }
     if set(commands) != set(expected):
         sys.exit(f"the page has the commands {commands}")
@@ -84,7 +87,9 @@ def main():
             if block.mark == "file":
                 with open(os.path.join(folder, block.value), "w", encoding="utf-8") as file:
                     file.write(block.text)
-        for command, (text, prepare) in expected.items():
+        for command, (text, prepare, name) in expected.items():
+            if name not in (sys.argv[3:] or [name]):
+                continue
             variables = prepare()
             if variables is None:
                 skipped = True
