@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# The blocks of docs/python.md that need packages: ipyparallel of PyPI in an environment that is kept, and Debian's parallel h5py
-# and petsc4py, unpacked into folders. usage: page.py PREFIX FOLDER [h5py | petsc4py | ipyparallel]. Status 77 without the packages.
+# The blocks of docs/python.md that need packages: ipyparallel of PyPI in an environment that is kept, and h5py and petsc4py of
+# Debian, unpacked into folders. usage: page.py PREFIX FOLDER [h5py | petsc4py | ipyparallel]. Status 77 without the packages.
 import glob
 import importlib.util
 import os

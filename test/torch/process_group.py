@@ -241,9 +241,10 @@ def groups():
     )
     same(chain.wait(), torch.full((1 << 20,), float(size * size)))
     group = dist.new_group()
-    results = {}
+    results = {"device": torch.get_default_device()}
 
     def reduce(of, key):
+        torch.set_default_device(results["device"])  # each thread has its own
         for _ in range(20):
             tensor = torch.ones(10)
             dist.all_reduce(tensor, group=of)

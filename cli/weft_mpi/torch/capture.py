@@ -16,13 +16,16 @@ from weft_mpi.torch.work import NO_TIME, Work
 
 def device_of(calls) -> torch.device | None:
     """Returns the GPU whose current stream is captured; None: the calls run now. A call without tensors is a barrier."""
-    if not torch.cuda.is_initialized():
+    empty = True
+    for call in calls:
+        for tensor in call.keep:
+            empty = False
+            if tensor.is_cuda:
+                return tensor.device if is_capturing(tensor.device) else None
+    if not empty or not torch.cuda.is_initialized():
         return None
-    tensors = [tensor for call in calls for tensor in call.keep]
-    device = next((tensor.device for tensor in tensors if tensor.is_cuda), None)
-    if device is None and not tensors:
-        device = torch.device("cuda", torch.cuda.current_device())
-    return device if device is not None and is_capturing(device) else None
+    device = torch.device("cuda", torch.cuda.current_device())
+    return device if is_capturing(device) else None
 
 
 def is_capturing(device: torch.device) -> bool:
