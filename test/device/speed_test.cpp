@@ -88,16 +88,18 @@ TEST_F(SpeedTest, SmallAndLargeCopies) {
   }
 }
 
-/// Copies in quick succession, which the resident kernel executes: writes to another GPU and reads from it.
+/// Copies in quick succession, which the resident kernel executes within a GPU. Between two GPUs without peer
+/// access the driver makes them through the host.
 TEST_F(SpeedTest, QuickSuccession) {
   constexpr size_t kCopies = 64, kDistance = 128;
   const Buffer near(Kind::device, 256 << 10, 0), far(Kind::device, 256 << 10, cuda().devices > 1 ? 1 : 0);
+  const double bound = cuda().emulated() ? 5000 : cuda().devices > 1 ? 25 : 12;
   for (const auto& [what, dst, src] :
        {std::tuple("device to peer", &far, &near), std::tuple("peer to device", &near, &far)}) {
     std::printf("%-16s", what);
     for (const size_t n : {8, 512, 1 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10}) {
       const double time = copy_time(*dst, *src, n);
-      EXPECT_LT(time, cuda().emulated() ? 5000 : 12) << what << ", " << n << " bytes";
+      EXPECT_LT(time, bound) << what << ", " << n << " bytes";
       std::printf(" | %zu B %.2f us", n, time);
     }
     std::vector<device::CopyOp> copies;
@@ -110,7 +112,7 @@ TEST_F(SpeedTest, QuickSuccession) {
       ASSERT_TRUE(ticket.ok() && device::wait(*ticket).ok());
     });
     std::printf(" | %zu of 8 B %.2f us\n", kCopies, time);
-    EXPECT_LT(time, cuda().emulated() ? 5000 : 20) << what;
+    EXPECT_LT(time, cuda().emulated() ? 5000 : cuda().devices > 1 ? 200 : 20) << what;
   }
 }
 
