@@ -6,21 +6,28 @@
 namespace weft::core {
 namespace {
 
+enum Mapping { by_cost, one_side, always };
 config::Choice setting_mapping{
     "gpu.mapping",
-    1,
-    {"auto", "always"},
-    "When GPU memory of the program is mapped by other processes: always (with its first message), auto "
-    "(when the messages that were copied through bounce buffers have cost as much time as a mapping)."};
+    one_side,
+    {"auto", "one_side", "always"},
+    "When GPU memory of the program is mapped by other processes: one_side (that of one side of a message "
+    "with "
+    "its first message; that of the other side when puts would have saved as much time as a mapping takes), "
+    "always (the memory of both sides at once), auto (when the messages that were copied through bounce "
+    "buffers have cost as much time as a mapping)."};
 
 constexpr size_t kMaxEntries = 8192;
 
 }  // namespace
 
-bool MappingRule::maps_at_once() { return setting_mapping.is("always"); }
+bool MappingRule::maps_at_once(Alternative alternative) {
+  return setting_mapping.index() == always ||
+         (setting_mapping.index() == one_side && alternative == Alternative::none);
+}
 
-bool MappingRule::bought(const Key& key) {
-  if (maps_at_once() || key == last_bought_) [[likely]]
+bool MappingRule::bought(const Key& key, Alternative alternative) {
+  if (maps_at_once(alternative) || key == last_bought_) [[likely]]
     return true;
   const auto at = spent_ns_.find(key);
   if (at == spent_ns_.end() || at->second != kBought) return false;
@@ -28,8 +35,8 @@ bool MappingRule::bought(const Key& key) {
   return true;
 }
 
-bool MappingRule::pays(const Key& key, uint64_t extra_ns, uint64_t mapping_ns) {
-  if (bought(key)) return true;
+bool MappingRule::pays(const Key& key, uint64_t extra_ns, uint64_t mapping_ns, Alternative alternative) {
+  if (bought(key, alternative)) return true;
   if (spent_ns_.size() >= kMaxEntries) make_room();
   uint64_t& spent = spent_ns_[key];
   if (spent >= mapping_ns || extra_ns >= mapping_ns - spent) {

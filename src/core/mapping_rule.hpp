@@ -20,16 +20,22 @@ class MappingRule {
     uint64_t buffer_id;  ///< of the allocation, in its owner
     bool operator==(const Key&) const = default;
   };
+  /// How an access moves its data without the mapping.
+  enum class Alternative : uint8_t {
+    none,        ///< through memory of the library, or not at all: no side has a mapping
+    other_side,  ///< of a put: the receiver moves them, by a mapping of its own or from a bounce buffer
+  };
   /// Extra time of an access that has no other path than the mapping.
   static constexpr uint64_t kNoOtherPath = UINT64_MAX;
 
-  /// Whether all memory is mapped with its first message (gpu.mapping=always).
-  [[nodiscard]] static bool maps_at_once();
+  /// Whether the first access maps (gpu.mapping).
+  [[nodiscard]] static bool maps_at_once(Alternative alternative);
   /// Returns whether the mapping is bought already.
-  [[nodiscard]] bool bought(const Key& key);
+  [[nodiscard]] bool bought(const Key& key, Alternative alternative = Alternative::none);
   /// Accounts for one access: `extra_ns` is the time that it takes longer without the mapping, `mapping_ns`
   /// the time that the mapping takes. Returns whether the mapping is bought, from now on.
-  [[nodiscard]] bool pays(const Key& key, uint64_t extra_ns, uint64_t mapping_ns);
+  [[nodiscard]] bool pays(const Key& key, uint64_t extra_ns, uint64_t mapping_ns,
+                          Alternative alternative = Alternative::none);
   /// Forgets a process that has failed.
   void forget(ProcessId peer);
   /// Number of mappings that it knows, bounded.

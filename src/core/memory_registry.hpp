@@ -38,11 +38,15 @@ class MemoryRegistry final : private Poller {
   /// (MappingRule). `extra_ns()`, called only while the mapping is not bought, returns the time in ns that
   /// this access takes longer without the mapping.
   template <class ExtraNs>
-  [[nodiscard]] bool mapping_pays(const MappingRule::Key& key, ExtraNs&& extra_ns) {
-    return mapping_rule_.bought(key) || mapping_rule_.pays(key, extra_ns(), mapping_ns());
+  [[nodiscard]] bool mapping_pays(const MappingRule::Key& key, ExtraNs&& extra_ns,
+                                  MappingRule::Alternative alternative = MappingRule::Alternative::none) {
+    return mapping_rule_.bought(key, alternative) ||
+           mapping_rule_.pays(key, extra_ns(), mapping_ns(), alternative);
   }
   /// Returns whether mapping_pays() has returned true for a mapping.
-  [[nodiscard]] bool mapping_bought(const MappingRule::Key& key) { return mapping_rule_.bought(key); }
+  [[nodiscard]] bool mapping_bought(const MappingRule::Key& key, MappingRule::Alternative alternative) {
+    return mapping_rule_.bought(key, alternative);
+  }
   /// Withdraws exported allocations that the program has freed and notifies the peers; call before an export.
   /// Sweeps only once in many calls.
   void withdraw_freed();

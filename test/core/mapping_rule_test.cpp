@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 
 #include "base/config.hpp"
@@ -86,6 +87,26 @@ TEST(MappingRule, CostsAtMostTwiceTheBestChoice) {
     }
     EXPECT_LE(paid, 2 * std::min(unmapped, kMappingNs));
   }
+}
+
+/// Memory of one side is mapped with the first message; that of the other side only when puts have saved
+/// enough.
+TEST(MappingRule, MapsOneSideAtOnce) {
+  using enum MappingRule::Alternative;
+  ASSERT_EQ(setenv("WEFT_GPU_MAPPING", "one_side", 1), 0);
+  ASSERT_TRUE(config::load().ok());
+  MappingRule rule;
+  const Key own{1, true, 7}, other{1, false, 8};
+  EXPECT_TRUE(rule.pays(own, 1, kMappingNs));
+  for (int i = 0; i < 99; ++i) EXPECT_FALSE(rule.pays(other, kMappingNs / 100, kMappingNs, other_side));
+  EXPECT_FALSE(rule.bought(other, other_side));
+  EXPECT_TRUE(rule.pays(other, kMappingNs / 100, kMappingNs, other_side));
+  EXPECT_TRUE(rule.bought(other, other_side));
+  ASSERT_EQ(setenv("WEFT_GPU_MAPPING", "always", 1), 0);
+  ASSERT_TRUE(config::load().ok());
+  EXPECT_TRUE(rule.pays({1, false, 9}, 1, kMappingNs, other_side));
+  ASSERT_EQ(setenv("WEFT_GPU_MAPPING", "auto", 1), 0);
+  ASSERT_TRUE(config::load().ok());
 }
 
 TEST(MappingTime, FollowsWhatWasMeasured) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The first messages from GPU memory, on a driver where opening a mapping takes 3 ms (ADR 0052): a pair opens
 // one bounce buffer in each direction, memory of the program is mapped once the messages have cost as much,
-// by size, and memory that comes and goes never is. Usage: device_cold auto|always
+// by size, and memory that comes and goes never is. Usage: device_cold auto|one_side|always
 #include <mpi.h>
 #include <weft.h>
 
@@ -25,6 +25,7 @@ constexpr size_t kSmall = 64 << 10, kLarge = 16 << 20;
 constexpr uint64_t kOpenNs = 3'000'000;  // EMUCUDA_IPC_OPEN_US
 constexpr uint64_t kLeastExtraNs =
     9000;  // of a message through a bounce buffer (p2p/protocol/device/bounce.cpp)
+constexpr uint64_t kPutGainNs = 1400;  // p2p/protocol/device/put.cpp
 // On a busy machine an open takes longer than it should.
 constexpr uint64_t kMostMessages = 3000;
 
@@ -138,6 +139,28 @@ void test_mapping_pays() {
   expect(large < small, "larger messages are mapped after fewer of them");
 }
 
+/// With one side mapped, messages in both orders travel by that mapping, whichever came first. The other
+/// side's memory is mapped when puts would have saved as much as that takes.
+void test_one_side(bool posted_first) {
+  const Counted opens("gpu.ipc_opens"), declined("p2p.declined_receives"), puts("p2p.puts");
+  Buffer out = allocate(kSmall), in = allocate(kSmall);
+  exchange(out, in, kSmall, 1, posted_first);
+  expect(opens.growth() == 1, "the first message maps the memory of its sender");
+  for (unsigned i = 0; i < 20; ++i) exchange(out, in, kSmall, i, i % 2 == 0);
+  expect(opens.growth() == 1 && puts.growth() == 0, "a put maps the other side's memory, too");
+  expect(declined.growth() != 0, "a sender finds advertised receives");
+  uint64_t number = 0;
+  for (int put = 0; put == 0 && number < kMostMessages; ++number) {
+    exchange(out, in, kSmall, static_cast<unsigned>(number), true);
+    const int own = puts.growth() != 0 ? 1 : 0;
+    MPI_Allreduce(&own, &put, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  }
+  expect(number < kMostMessages, "puts never begin");
+  const uint64_t cost = counter("gpu.mapping_cost_ns");  // as last compared
+  expect((declined.growth() + 1) * kPutGainNs >= cost, "puts begin before they pay");
+  expect(opens.growth() == 2, "each side maps the memory of the other once");
+}
+
 /// A program that allocates in each step takes the bounce buffer, and its memory is not kept.
 void test_fresh_allocations() {
   constexpr unsigned kSteps = 60;
@@ -162,6 +185,9 @@ int main(int argc, char** argv) {
     Buffer out = allocate(kSmall), in = allocate(kSmall);
     exchange(out, in, kSmall, 1);
     expect(opens.growth() != 0 && bounced.growth() + packed.growth() == 0, "the first message is mapped");
+  } else if (argc > 1 && std::strcmp(argv[1], "one_side") == 0) {
+    test_one_side(false);
+    test_one_side(true);
   } else {
     test_first_exchange();
     test_puts();

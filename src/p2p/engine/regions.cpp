@@ -90,7 +90,7 @@ Result<size_t> Regions::append_export(const device::Memory& memory, uint32_t to,
   if (!exporter.probe_due(memory, to)) return sizeof(Region);
   // The peer maps the bounce buffer with the first message. If that cannot hold the probe, it is in memory of
   // its own.
-  if (!core::MappingRule::maps_at_once())
+  if (!core::MappingRule::maps_at_once(core::MappingRule::Alternative::none))
     if (auto arena = engine_.bounce_pool.arena(memory))
       (void)exporter.place_probe((*arena)->memory, (*arena)->probe());
   auto probe = exporter.probe(memory);
@@ -179,12 +179,17 @@ Mapping* Regions::map(const Transfer& t, uint64_t base, uint64_t buffer_id, uint
   }
   const Region* region = importer.find(t.peer, base, buffer_id);
   if (region == nullptr) return nullptr;
-  if (!engine_.instance.memory->mapping_pays({t.peer, false, buffer_id}, [&] { return extra_ns; }) &&
-      !importer.maps(t.peer, *region, Opener(t).device))
-    return nullptr;
-  // Opening a mapping may wait for kernels that run.
-  if (device::for_stream() && !importer.maps(t.peer, *region, Opener(t).device)) return nullptr;
+  const Opener opener(t);
   const uint64_t epoch = region->epoch;
+  if (!t.persistent_buffer) [[likely]]
+    if (Mapping* last = importer.opened_last(t.peer, {base, buffer_id, epoch}, opener.device, opener.context))
+        [[likely]]
+      return last;
+  if (!importer.maps(t.peer, *region, opener.device)) {
+    const bool pays = engine_.instance.memory->mapping_pays(
+        {t.peer, false, buffer_id}, [&] { return extra_ns; }, core::MappingRule::Alternative::other_side);
+    if (!pays || device::for_stream()) return nullptr;  // opening a mapping may wait for kernels that run
+  }
   auto mapping = open(t, *region);
   if (!mapping) return nullptr;
   if (t.persistent_buffer) cache_mapping(t, {base, buffer_id, epoch}, **mapping);

@@ -50,8 +50,9 @@ class Regions {
   void add(uint32_t source, const ReadyToSend& rts);
   /// Maps the region of the sender; null if that is impossible, reported as a slow path.
   [[nodiscard]] transport::cuda_ipc::Mapping* map(const Transfer& t, const ReadyToSend& rts);
-  /// Returns the mapping of an allocation of the peer of `t`; null: unknown, not mappable, or the mapping
-  /// does not pay yet. `extra_ns`: the time that the message takes longer without it (core::MappingRule).
+  /// Returns the mapping of an allocation of the peer of `t`, for a put; null: unknown, not mappable, or the
+  /// mapping does not pay yet. `extra_ns`: the time that the message takes longer if the peer moves it
+  /// (core::MappingRule).
   [[nodiscard]] transport::cuda_ipc::Mapping* map(const Transfer& t, uint64_t base, uint64_t buffer_id,
                                                   uint64_t extra_ns);
 

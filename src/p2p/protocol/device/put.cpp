@@ -282,10 +282,11 @@ static uint64_t wait_advertised(const ReadyToReceive& rtr, const match::Key& key
 }
 
 /// Returns the time in ns that a put saves, if the receive buffer is mapped for it: little if the receiver
-/// can map the sender's memory instead. Bounce buffers are mapped at once.
-static uint64_t put_gain_ns(const Transfer& t, bool bounce) {
+/// can map the sender's memory instead. Bounce buffers are mapped at once, and so is what would be staged.
+static uint64_t put_gain_ns(Engine& engine, const Transfer& t, bool bounce) {
   if (bounce) return core::MappingRule::kNoOtherPath;
-  return mappable(t) ? kPutGainNs : bounce_extra_ns(t.bytes);
+  if (mappable(t)) return kPutGainNs;
+  return engine.bounce_pool.arena(t.memory) ? bounce_extra_ns(t.bytes) : core::MappingRule::kNoOtherPath;
 }
 
 /// Gives an advertised receive back that this process does not use, so that the receiver counts no miss. If
@@ -318,10 +319,11 @@ bool PutProtocol::put(Transfer& t) {
   const trace::Range range("p2p.put");
   const bool bounce = is_bounce(state);
   const uint64_t buffer_id = rtr.buffer_id.load(std::memory_order_relaxed);
-  Mapping* mapping =
-      engine_.regions.map(t, rtr.base.load(std::memory_order_relaxed), buffer_id, put_gain_ns(t, bounce));
+  Mapping* mapping = engine_.regions.map(t, rtr.base.load(std::memory_order_relaxed), buffer_id,
+                                         put_gain_ns(engine_, t, bounce));
   if (mapping == nullptr) {
-    if (device::for_stream() || !engine_.instance.memory->mapping_bought({t.peer, false, buffer_id}))
+    if (device::for_stream() || !engine_.instance.memory->mapping_bought(
+                                    {t.peer, false, buffer_id}, core::MappingRule::Alternative::other_side))
       decline(rtr, state);
     return false;
   }
