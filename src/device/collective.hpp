@@ -6,15 +6,24 @@
 #include <utility>
 
 #include "base/result.hpp"
+#include "device/kernel/blocks.hpp"
 #include "device/kernel/collective.hpp"
 #include "device/kernel/direct.hpp"
 #include "device/memory.hpp"
+#include "device/pack.hpp"
 
 namespace weft::device {
 
 /// Protocol of a collective kernel. ll and ll128: flags within the data; simple: flags after each chunk;
 /// direct: loads and stores on the user buffers of all ranks.
 enum class Protocol : uint8_t { ll, ll128, simple, direct };
+
+/// The largest word, in bytes, in which a kernel can move `bytes` bytes of a shape.
+[[nodiscard]] uint32_t word_of(const Shape& shape, uint64_t bytes);
+/// `bytes` bytes of a shape, in words of `word` bytes, as the block of a message that begins at byte `first`.
+/// Errc::unsupported for shapes beyond the kernel's 32-bit counters.
+[[nodiscard]] Result<kernel::Block> block_of(const Shape& shape, uint64_t bytes, uint32_t word,
+                                             uint64_t first);
 
 /// Launch slot of one communicator on one GPU, for one collective at a time. Returns to its context on
 /// destruction.
@@ -34,6 +43,7 @@ class CollectiveSlot {
   /// Launches a kernel for `call`; fills in its resume state and status address.
   [[nodiscard]] Status launch(kernel::Collective& call, Protocol protocol, uint32_t blocks, uint32_t threads);
   [[nodiscard]] Status launch(kernel::Direct& call, uint32_t blocks, uint32_t threads);
+  [[nodiscard]] Status launch(kernel::Blocks& call, uint32_t blocks, uint32_t threads);
   /// Sets the fields that all calls share: regions, rank, size and timeout. Call before the first
   /// submit_to_resident_kernel().
   void set_config(const kernel::Collective& shared);

@@ -37,7 +37,7 @@ class AgreementTest : public ::testing::Test {
     std::vector<std::vector<std::byte>> published;
     for (const Vote& own : votes_) {
       published.emplace_back(sizeof own);
-      std::memcpy(published.back().data(), &own, Vote::size(call_));
+      std::memcpy(published.back().data(), &own, own.size(call_));
     }
     VoteReduction reduction(call_, queued);
     for (int rank = 0; rank < call_.size; ++rank)

@@ -105,6 +105,7 @@ struct Cuda {
   unsigned long (*collectives)(unsigned long*) = nullptr;
   unsigned long (*resident_kernel_calls)() = nullptr;
   unsigned long (*direct_collectives)() = nullptr;
+  unsigned long (*block_collectives)() = nullptr;
   unsigned long (*ll128_collectives)() = nullptr;
   void (*kernels)(unsigned) = nullptr;
   unsigned long (*images)(unsigned long*) = nullptr;

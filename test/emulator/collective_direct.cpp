@@ -37,21 +37,6 @@ class DirectKernel : public CollectiveKernel {
     return all && !failed_ && all_ranks_done();
   }
 
-  bool all_ranks_done() {
-    const bool signalled = raised(Direct::ended(c_, c_.rank, c_.rank), 1);
-    for (uint32_t rank = 0; rank < c_.size && !signalled; ++rank)
-      store_release(rank, Direct::ended(c_, rank, c_.rank), 1);
-    bool all = true;
-    for (uint32_t rank = 0; rank < c_.size; ++rank) all = all && raised(Direct::ended(c_, c_.rank, rank), 1);
-    return all;
-  }
-  void store_release(uint32_t rank, uint64_t flag, uint32_t value) {
-    __atomic_store_n(reinterpret_cast<uint64_t*>(in_region(rank, flag)), mark(c_, value), __ATOMIC_RELEASE);
-  }
-  bool raised(uint64_t flag, uint32_t value) {
-    const auto* word = reinterpret_cast<const uint64_t*>(in_region(c_.rank, flag));
-    return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= mark(c_, value);
-  }
   void copy(uint64_t to, uint64_t from, uint64_t bytes) {
     if (bytes == 0) return;
     const char* data = at(from, bytes);

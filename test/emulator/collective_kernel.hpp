@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "device/kernel/collective.hpp"
+#include "device/kernel/direct.hpp"
 #include "world.hpp"
 
 namespace emucuda {
@@ -76,6 +77,22 @@ class CollectiveKernel : public Kernel {
     for (uint32_t rank = 0; rank < c_.size; ++rank)
       if (c_.recv[rank].bytes != 0) return c_.recv[rank];
     return {};
+  }
+  /// Direct: signals once that this rank has done its part; true: so have all ranks.
+  bool all_ranks_done() {
+    const bool signalled = raised(Direct::ended(c_, c_.rank, c_.rank), 1);
+    for (uint32_t rank = 0; rank < c_.size && !signalled; ++rank)
+      store_release(rank, Direct::ended(c_, rank, c_.rank), 1);
+    bool all = true;
+    for (uint32_t rank = 0; rank < c_.size; ++rank) all = all && raised(Direct::ended(c_, c_.rank, rank), 1);
+    return all;
+  }
+  void store_release(uint32_t rank, uint64_t flag, uint32_t value) {
+    __atomic_store_n(reinterpret_cast<uint64_t*>(in_region(rank, flag)), mark(c_, value), __ATOMIC_RELEASE);
+  }
+  bool raised(uint64_t flag, uint32_t value) {
+    const auto* word = reinterpret_cast<const uint64_t*>(in_region(c_.rank, flag));
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE) >= mark(c_, value);
   }
   static uint64_t valid_bytes(uint64_t bytes, uint64_t g) { return std::min<uint64_t>(16, bytes - 16 * g); }
 

@@ -7,6 +7,7 @@
 #include "device/kernel/pack.hpp"
 #include "device/kernel/reduce.hpp"
 #include "device/kernel/scale.hpp"
+#include "layout_side.hpp"
 #include "world.hpp"
 
 namespace emucuda {
@@ -87,47 +88,6 @@ class Scale : public Kernel {
   uint64_t next_ = 0;
 };
 
-/// Address translation for one side of a copy.
-class Side {
- public:
-  Side(ContextObject& context, const contract::Layout& layout) : context_(context), layout_(layout) {}
-
-  /// Translates the segment table, if any.
-  bool map() {
-    if (layout_.segments == 0) return true;
-    layout_.prefix = host(layout_.prefix, (layout_.segments + uint64_t{1}) * sizeof(uint32_t));
-    layout_.displacement = host(layout_.displacement, layout_.segments * sizeof(int64_t));
-    return layout_.prefix != 0 && layout_.displacement != 0;
-  }
-  /// Host pointer of a word; null if not accessible for the GPU or not aligned.
-  char* word(uint32_t index, uint32_t size, uint32_t begin, uint32_t end) {
-    const uint64_t at =
-        contract::is_flat(layout_)
-            ? contract::locate_flat(layout_, index, size)
-            : contract::locate(layout_, index, size, contract::segments_of(layout_, begin, end, size));
-    if (at % size != 0) return nullptr;
-    if (at - page_ >= kPage || at - page_ + size > kPage) {  // one lookup per page, for speed
-      page_ = at / kPage * kPage;
-      mapped_ = reinterpret_cast<char*>(host(page_, kPage));
-      if (mapped_ == nullptr) {  // the allocation ends inside the page
-        page_ = ~uint64_t{0};
-        return reinterpret_cast<char*>(host(at, size));
-      }
-    }
-    return mapped_ + (at - page_);
-  }
-
- private:
-  static constexpr uint64_t kPage = 4096;
-  uint64_t host(uint64_t address, uint64_t bytes) const {
-    return reinterpret_cast<uint64_t>(translate_for(context_, address, bytes));
-  }
-  ContextObject& context_;
-  contract::Layout layout_;
-  uint64_t page_ = ~uint64_t{0};
-  char* mapped_ = nullptr;
-};
-
 class Pack : public Kernel {
  public:
   Pack(ContextObject& context, void** parameters)
@@ -154,7 +114,7 @@ class Pack : public Kernel {
 
  private:
   const contract::Pack params_;
-  Side dst_, src_;
+  LayoutSide dst_, src_;
   bool mapped_ = false;
   uint32_t next_ = 0;
 };
@@ -232,7 +192,7 @@ class PackTiles : public Kernel {
 
   ContextObject& context_;
   const contract::PackTiles params_;
-  Side dst_, src_;
+  LayoutSide dst_, src_;
   CancellableLaunch::HostState* host_ = nullptr;
   uint64_t *signals_ = nullptr, *wait_flags_ = nullptr;
   uint64_t begin_ = 0;

@@ -57,6 +57,7 @@ std::unique_ptr<Kernel> create_stream_simple(ContextObject& context, void** para
 std::unique_ptr<Kernel> create_call(ContextObject& context, uint64_t slot_configs, const uint32_t* words);
 std::unique_ptr<Kernel> create_collective_simple(ContextObject& context, void** parameters);
 std::unique_ptr<Kernel> create_collective_direct(ContextObject& context, void** parameters);
+std::unique_ptr<Kernel> create_collective_blocks(ContextObject& context, void** parameters);
 
 /// Creates the stream operation of a launch. The kernel must belong to `context`, unless that is null. Loads
 /// the kernel if necessary.

@@ -317,6 +317,7 @@ const KernelEntry* find_kernel(const char* name) {
                                         {"weft_collective_ll128", create_collective_ll128},
                                         {"weft_collective_simple", create_collective_simple},
                                         {"weft_collective_direct", create_collective_direct},
+                                        {"weft_collective_blocks", create_collective_blocks},
                                         {"weft_collective_stream_ll", create_stream_ll},
                                         {"weft_collective_stream_simple", create_stream_simple},
                                         {"weft_enqueue", create_enqueue},

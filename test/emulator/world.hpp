@@ -171,6 +171,7 @@ struct World {
   unsigned connections = 8;  // hardware queues of a context: CUDA_DEVICE_MAX_CONNECTIONS
   unsigned next_channel = 0;
   uint64_t submissions = 0;
+  unsigned long block_collectives = 0;  // launches, of blocks of any layout
 };
 
 [[nodiscard]] World& world();

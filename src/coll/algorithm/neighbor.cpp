@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Neighborhood collectives (MPI 5.0 section 8.7): one message along each edge of the topology, all in one
 // round, since the edges of a graph have no common order for windows.
+#include "coll/algorithm/neighbor.hpp"
+
 #include "coll/algorithm/algorithms.hpp"
 
 namespace weft::coll::algorithm {
 namespace {
-
-/// With several edges between two processes, the k-th send matches the k-th receive. On a Cartesian grid a
-/// message sent down arrives from above, so the two edges of a dimension are swapped, which matters if both
-/// lead to one process.
-int receive_index(const core::Topology& topology, int i) {
-  return topology.kind == core::Topology::Kind::cartesian ? i ^ 1 : i;
-}
 
 Round direct(const Call& call, int round, Stage& stage) {
   if (round > 0) return Round::done;

@@ -83,12 +83,12 @@ Path select_gpu_path(const Call& call, bool host_eligible, CommState& state, Sta
   failed = state.domain.connect_now(agreed.memory, state.channel);
   if (!failed.ok()) return {};
   if (state.domain.state() != gpu::Domain::State::open) return {};
-  if (gpu::wants_direct_buffers(call, agreed.largest) &&
-      !state.domain.prepare_direct_buffers(call, agreed.largest, state.channel)) {
+  if (gpu::wants_direct_buffers(call, agreed.largest, agreed.layouts) &&
+      !state.domain.prepare_direct_buffers(call, agreed.largest, agreed.layouts, state.channel)) {
     if (state.channel.broken()) failed = state.channel.failure();
-    if (!failed.ok() || !gpu::kernels_faster(call, agreed.largest)) return {};
+    if (!failed.ok() || !gpu::kernels_faster(call, agreed.largest, agreed.layouts)) return {};
   }
-  return {&state.channel, &state.domain, agreed.largest, agreed.resident_running};
+  return {&state.channel, &state.domain, agreed.largest, agreed.resident_running, agreed.layouts};
 }
 
 bool disabled(const Call& call) { return enabled.index() != 0 || select::forced(call.what); }

@@ -9,6 +9,7 @@
 namespace weft::coll::gpu {
 class CollectiveQueue;
 class Domain;
+enum class Layouts : uint8_t;
 }  // namespace weft::coll::gpu
 
 namespace weft::coll::host {
@@ -23,6 +24,7 @@ struct Path {
   gpu::Domain* domain = nullptr;          ///< null: no kernels, the channel runs the call
   uint64_t largest = 0;                   ///< for the domain
   bool resident_kernels_running = false;  ///< for the domain
+  gpu::Layouts layouts{};                 ///< for the domain
 };
 /// Selects the path of a blocking call; equal on all ranks. Counts the calls of a communicator. Collectively
 /// leases the slot areas after coll.shared_min_calls calls, and opens the domain when operands are in GPU

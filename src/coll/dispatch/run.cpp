@@ -64,7 +64,7 @@ Status run_on_several_hosts(const Call& call) {
   const dispatch::Path path = dispatch::select_path(call, failed);
   if (path.domain != nullptr) {
     by_kernels.count(call);
-    return path.domain->run(call, path.largest, path.resident_kernels_running);
+    return path.domain->run(call, path.largest, path.resident_kernels_running, path.layouts);
   }
   if (path.channel != nullptr) {
     in_shared_memory.count(call);

@@ -11,12 +11,13 @@ namespace weft::coll::gpu {
 namespace {
 
 /// Location as published: GPU memory that kernels of this rank cannot access counts as `other`.
-Location effective_location(const Call& call, Domain& domain, device::Memory& memory) {
+Location effective_location(const Call& call, Domain& domain, device::Memory& memory, Layouts& layouts) {
   if (call.failed != nullptr) return Location::other;
   if (!supports(call))
     return call.send.on_device() || call.recv.on_device() ? Location::other : Location::host;
   const Operands place = locate_operands(call);
   memory = place.memory;
+  layouts = place.layouts;
   if (place.location != Location::device) return place.location;
   if (domain.state() == Domain::State::refused ||
       (domain.state() == Domain::State::open && !domain.reaches(memory)))
@@ -24,6 +25,14 @@ Location effective_location(const Call& call, Domain& domain, device::Memory& me
   const uint64_t staged_output = in_place_staging_bytes(call);
   if (staged_output != 0 && (domain.busy() || !domain.reserve(memory, staged_output))) return Location::other;
   return Location::device;
+}
+
+/// Returns whether all messages of a call with blocks of different sizes have the largest size.
+bool is_even(const Call& call, const Vote& vote) {
+  if (regular(call) || vote.largest == 0) return false;
+  for (int rank = 0; rank < call.size; ++rank)
+    if (vote.amounts.sent[rank] != vote.largest || vote.amounts.expected[rank] != vote.largest) return false;
+  return true;
 }
 
 uint64_t number_at(const std::byte* vote, size_t offset, int i) {
@@ -45,10 +54,13 @@ Vote vote_of(const Call& call, Domain& domain, device::Memory& memory) {
   Vote own;
   own.bytes = call.bytes;
   own.state = domain.state();
-  own.location = effective_location(call, domain, memory);
+  own.location = effective_location(call, domain, memory, own.layouts);
   if (own.location != Location::device && own.location != Location::nothing) return own;
   if (supports(call) && !regular(call)) own.amounts = amounts_of(call);
-  if (own.location == Location::device) own.largest = largest_message(call, own.amounts);
+  if (own.location == Location::device) {
+    own.largest = largest_message(call, own.amounts);
+    own.even = is_even(call, own) ? 1 : 0;
+  }
   own.resident_running = domain.resident_running() ? 1 : 0;
   return own;
 }
@@ -68,6 +80,7 @@ void VoteReduction::add(int rank, const std::byte* vote) {
   idle_ = idle_ && peer_vote.busy == 0;
   resident_running_ = resident_running_ && peer_vote.resident_running != 0;
   largest_ = std::max(largest_, peer_vote.largest);
+  layouts_ = std::max(layouts_, peer_vote.layouts);
   free_slots_ &= peer_vote.free_slots;
 }
 
@@ -91,11 +104,14 @@ bool VoteReduction::matches(Agreement& result) const {
   }
   constexpr size_t kSent = offsetof(Vote, amounts) + offsetof(Amounts, sent),
                    kExpected = offsetof(Vote, amounts) + offsetof(Amounts, expected);
+  const auto amount = [&](int rank, size_t offset, int i) {
+    const std::byte* const vote = votes_[static_cast<size_t>(rank)];
+    const bool even = vote[offsetof(Vote, even)] != std::byte{0};
+    return even ? number_at(vote, offsetof(Vote, largest), 0) : number_at(vote, offset, i);
+  };
   for (int from = 0; from < ranks; ++from)
     for (int to = 0; to < ranks; ++to)
-      if (differ(from, to, number_at(votes_[static_cast<size_t>(from)], kSent, to),
-                 number_at(votes_[static_cast<size_t>(to)], kExpected, from)))
-        return false;
+      if (differ(from, to, amount(from, kSent, to), amount(to, kExpected, from))) return false;
   return true;
 }
 
@@ -105,11 +121,13 @@ Agreement VoteReduction::result() const {
   result.free_slots = free_slots_;
   result.idle = idle_;
   result.resident_running = resident_running_;
+  result.layouts = layouts_;
   const bool free = idle_ ? unopened_ || open_ : queued_ && open_;
   if (host_)
     result.path = AgreedPath::host;
   else if (kernels_ && any_ && free &&
-           (kernels_faster(call_, largest_) || (!queued_ && wants_direct_buffers(call_, largest_))))
+           (kernels_faster(call_, largest_, layouts_) ||
+            (!queued_ && wants_direct_buffers(call_, largest_, layouts_))))
     result.path = matches(result) ? AgreedPath::kernels : AgreedPath::mismatch;
   return result;
 }
@@ -120,12 +138,13 @@ Agreement reduce_votes(const Call& call, host::SlotChannel& channel, Domain& dom
   Vote own = vote_of(call, domain, memory);
   own.busy = options.busy;
   own.free_slots = options.free_slots;
-  const size_t size = Vote::size(call);
+  const size_t size = own.size(call);
   const host::Step step = channel.reserve_steps(1);
   std::memcpy(channel.claim(step, size), &own, size);
   channel.publish(step, size);
-  domain.plan_early(call, options.queued || own.location != Location::device ? 0 : own.largest,
-                    own.resident_running != 0);
+  const bool plans =
+      !options.queued && own.location == Location::device && own.layouts == Layouts::contiguous;
+  domain.plan_early(call, plans ? own.largest : 0, own.resident_running != 0);
   VoteReduction votes(call, options.queued);
   for (int rank = 0; rank < call.size; ++rank) votes.add(rank, channel.wait_published(rank, step).data);
   channel.exchanged(step, step);

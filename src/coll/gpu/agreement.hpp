@@ -12,7 +12,7 @@
 
 namespace weft::coll::gpu {
 
-/// The vote of one rank. `amounts` is published only for calls with blocks of different sizes.
+/// The vote of one rank. `amounts` is published only for calls with blocks of different sizes, unless `even`.
 struct Vote {
   uint64_t largest = 0, bytes = 0;
   uint32_t busy = 0;        ///< unfinished calls that kernels may execute
@@ -20,11 +20,13 @@ struct Vote {
   Location location = Location::nothing;
   Domain::State state = Domain::State::unknown;
   uint8_t resident_running = 0;  ///< its resident kernel runs with all its blocks
+  Layouts layouts = Layouts::contiguous;
+  uint8_t even = 0;  ///< all messages of this rank have `largest` bytes
   Amounts amounts{};
 
   /// Bytes of the vote to publish.
-  [[nodiscard]] static size_t size(const Call& call) {
-    return regular(call) ? offsetof(Vote, amounts) : sizeof(Vote);
+  [[nodiscard]] size_t size(const Call& call) const {
+    return regular(call) || even != 0 ? offsetof(Vote, amounts) : sizeof(Vote);
   }
 };
 
@@ -36,12 +38,13 @@ enum class AgreedPath : uint8_t {
 };
 struct Agreement {
   AgreedPath path = AgreedPath::messages;
-  uint64_t largest = 0;           ///< largest message of any rank, in bytes
-  uint32_t free_slots = 0;        ///< free on all ranks
-  bool idle = false;              ///< no rank has unfinished calls
-  bool resident_running = false;  ///< the resident kernels of all ranks run
-  device::Memory memory;          ///< of an operand of this rank
-  int from = -1, to = -1;         ///< of the mismatch
+  uint64_t largest = 0;                   ///< largest message of any rank, in bytes
+  uint32_t free_slots = 0;                ///< free on all ranks
+  bool idle = false;                      ///< no rank has unfinished calls
+  bool resident_running = false;          ///< the resident kernels of all ranks run
+  Layouts layouts = Layouts::contiguous;  ///< of all ranks
+  device::Memory memory;                  ///< of an operand of this rank
+  int from = -1, to = -1;                 ///< of the mismatch
   uint64_t sent = 0, expected = 0;
   [[nodiscard]] Error mismatch(const Call& call) const;
 };
@@ -69,6 +72,7 @@ class VoteReduction {
   bool unopened_ = true, open_ = true;  // all ranks published Domain::State::unknown, or all State::open
   uint64_t largest_ = 0;
   uint32_t free_slots_ = UINT32_MAX;
+  Layouts layouts_ = Layouts::contiguous;
 };
 
 /// Arguments that reduce_votes() adds to the vote.

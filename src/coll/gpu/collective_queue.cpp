@@ -38,8 +38,9 @@ void CollectiveQueue::start_polling() {
 }
 
 void CollectiveQueue::enqueue(const Call& call, DeferredCall& client) {
-  PendingCall entry{&call, &client, {}, {}, Vote::size(call)};
+  PendingCall entry{&call, &client, {}, {}, 0};
   entry.vote = vote_of(call, domain_, entry.memory);
+  entry.size = entry.vote.size(call);
   const Location location = entry.vote.location;
   const bool messages = location == Location::host || location == Location::other;
   if (messages)
@@ -80,6 +81,7 @@ bool CollectiveQueue::publish() {
 void CollectiveQueue::refresh_vote(PendingCall& entry) {
   if (entry.client == nullptr) return;  // its call may be gone
   entry.vote = vote_of(*entry.call, domain_, entry.memory);
+  entry.size = entry.vote.size(*entry.call);
   const Location location = entry.vote.location;
   if (location != Location::host && location != Location::other) return;
   --busy_;
@@ -137,7 +139,7 @@ bool CollectiveQueue::decide_next(PendingCall& entry) {
   QueuedCall& call = queued_.emplace_back();
   call.key = number & ~WaitingCall::kPersistentBit;
   call.client = entry.client;
-  call.own = domain_.plan(*entry.call, agreement->largest, false);
+  call.own = domain_.plan(*entry.call, agreement->largest, false, agreement->layouts);
   call.plan = &*call.own;
   if (comm_.rank() == 0) unassigned_.push_back(&call);
   return true;
@@ -269,7 +271,7 @@ Result<std::optional<PersistentCall>> CollectiveQueue::prepare_persistent(const 
   persistent->slot = static_cast<uint32_t>(std::countr_zero(agreement.free_slots));
   free_slots_ &= ~(1u << persistent->slot);
   persistent->trivial = agreement.largest == 0;
-  persistent->plan = domain_.plan(call, agreement.largest, false);
+  persistent->plan = domain_.plan(call, agreement.largest, false, agreement.layouts);
   persistent->starts = order_.starts_of({WaitingCall::kPersistentBit | persistent->slot});
   return persistent;
 }

@@ -91,21 +91,6 @@ void plan_reduction_chunks(Plan& plan, uint64_t largest, uint64_t most_blocks, u
   c.rounds = div_ceil(largest, uint64_t{c.chunk_bytes} * plan.blocks);
 }
 
-/// Chooses chunks such that each block has several.
-void plan_movement_chunks(Plan& plan, uint64_t most_blocks, uint64_t most_bytes) {
-  constexpr uint64_t kMinChunkBytes = 4 << 10, kMinChunksPerBlock = 8;
-  KernelCollective& c = plan.collective;
-  const bool whole = c.form == KernelCollective::two_shot;
-  uint64_t bytes = c.send[0].bytes;
-  for (uint32_t rank = 0; rank < c.size && !whole; ++rank) bytes = std::max(bytes, c.send[rank].bytes);
-  if (whole) bytes = div_ceil(bytes, c.size - 1);
-  const uint64_t wanted = std::max(kMinChunkBytes, bytes / most_blocks / kMinChunksPerBlock);
-  c.chunk_bytes = static_cast<uint32_t>(std::min(wanted, most_bytes) / 16 * 16);
-  c.rounds =
-      whole ? div_ceil(div_ceil(c.send[0].bytes, c.chunk_bytes), c.size - 1) : div_ceil(bytes, c.chunk_bytes);
-  plan.blocks = std::clamp<uint32_t>(c.rounds, 1, static_cast<uint32_t>(most_blocks));
-}
-
 /// Converts a call to the kernel's form: two_shot means broadcast there.
 void to_direct_form(const Call& call, KernelCollective& c) {
   if (c.form == KernelCollective::exchange) return;
@@ -140,14 +125,48 @@ Outcome outcome_of(const Status& able) {
   return able.error().code() == Errc::again ? Outcome::not_yet : Outcome::failed;
 }
 
-/// Mapping a buffer does not pay yet.
-Error not_yet() { return Error(Errc::again, "the buffers of other ranks are not mapped yet"); }
-
 }  // namespace
 
-bool wants_direct_buffers(const Call& call, uint64_t largest) {
-  if (largest == 0 || value_for(call, enabled) != 0 || is_one_message(call)) return false;
+Error not_mapped_yet() { return Error(Errc::again, "the buffers of other ranks are not mapped yet"); }
+
+void plan_movement_chunks(Plan& plan, uint64_t most_blocks, uint64_t most_bytes) {
+  constexpr uint64_t kMinChunkBytes = 4 << 10, kMinChunksPerBlock = 8;
+  KernelCollective& c = plan.collective;
+  const bool whole = c.form == KernelCollective::two_shot;
+  uint64_t bytes = c.send[0].bytes;
+  for (uint32_t rank = 0; rank < c.size && !whole; ++rank) bytes = std::max(bytes, c.send[rank].bytes);
+  if (whole) bytes = div_ceil(bytes, c.size - 1);
+  const uint64_t wanted = std::max(kMinChunkBytes, bytes / most_blocks / kMinChunksPerBlock);
+  c.chunk_bytes = static_cast<uint32_t>(std::min(wanted, most_bytes) / 16 * 16);
+  c.rounds =
+      whole ? div_ceil(div_ceil(c.send[0].bytes, c.chunk_bytes), c.size - 1) : div_ceil(bytes, c.chunk_bytes);
+  plan.blocks = std::clamp<uint32_t>(c.rounds, 1, static_cast<uint32_t>(most_blocks));
+}
+
+uint64_t most_storing_blocks(const Call& call, uint32_t limit) {
+  const uint64_t set = value_for(call, max_blocks);
+  return limited(set != 0 ? set : default_max_blocks(call), limit);
+}
+
+uint64_t most_chunk_bytes(const Call& call) { return value_for(call, chunk_bytes); }
+
+bool stores_blocks(const Call& call, Layouts layouts) {
+  return layouts != Layouts::contiguous || call.what == alltoallw || call.what >= neighbor_allgather;
+}
+
+bool wants_direct_buffers(const Call& call, uint64_t largest, Layouts layouts) {
+  if (largest == 0 || value_for(call, enabled) != 0) return false;
   const auto ranks = static_cast<uint64_t>(call.size);
+  if (stores_blocks(call, layouts)) {
+    // A rank publishes strided blocks only. Between two ranks, a contiguous block is one message.
+    const bool in_place =
+        call.in_place && (call.what == alltoall || call.what == alltoallv || call.what == alltoallw);
+    const bool pair = call.size == 2 && layouts == Layouts::contiguous;
+    return supports_layouts(call) && layouts != Layouts::tables && call.what != bcast && !in_place &&
+           (!pair || value_for(call, crossover::direct_min) == 0) &&
+           largest * (ranks - 1) >= value_for(call, crossover::direct_min);
+  }
+  if (is_one_message(call)) return false;
   switch (call.what) {
     case bcast:
       return call.size > 2 && largest >= value_for(call, crossover::direct_min);
@@ -234,8 +253,6 @@ void DirectBuffers::note_remote_region(uint32_t rank, const Region& region) cons
     comm_.instance.memory->importer().store_region(comm_.process(static_cast<int>(rank)), region);
 }
 
-/// Extra time in ns of storing `bytes` bytes through a region instead of a mapped buffer: of an all-reduce of
-/// 256 MiB and an all-to-all of 16 MiB on four H200, a third to a half of its time (docs/adr/0011).
 uint64_t region_extra_ns(uint64_t bytes) {
   constexpr uint64_t kBytesPerNs = 500;
   return bytes / kBytesPerNs;
@@ -270,7 +287,7 @@ Status DirectBuffers::map(const Call& call, const std::vector<Descriptor>& descr
     mappings_.push_back(*mapping);
     direct.out[rank] = reinterpret_cast<uint64_t>((*mapping)->at(descriptor.to[c.rank]));
   }
-  return pays ? Status() : Status(not_yet());
+  return pays ? Status() : Status(not_mapped_yet());
 }
 
 bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Memory& region, uint32_t limit,
@@ -297,19 +314,23 @@ bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Me
   }
   channel.exchanged(step, step);
   if (able.ok()) able = map(call, descriptors, region, plan.direct.emplace(Kernel{c, {}}));
+  return agree(std::move(able), step + 1, channel);
+}
+
+bool DirectBuffers::agree(Status able, host::Step step, host::SlotChannel& channel) {
   const Outcome own_outcome = outcome_of(able);
-  std::memcpy(channel.claim(step + 1, sizeof own_outcome), &own_outcome, sizeof own_outcome);
-  channel.publish(step + 1, sizeof own_outcome);
-  for (uint32_t rank = 0; rank < c.size; ++rank) {
+  std::memcpy(channel.claim(step, sizeof own_outcome), &own_outcome, sizeof own_outcome);
+  channel.publish(step, sizeof own_outcome);
+  for (int rank = 0; rank < comm_.size(); ++rank) {
     Outcome outcome;
-    std::memcpy(&outcome, channel.wait_published(static_cast<int>(rank), step + 1).data, sizeof outcome);
+    std::memcpy(&outcome, channel.wait_published(rank, step).data, sizeof outcome);
     if (outcome <= outcome_of(able)) continue;
     able =
         outcome == Outcome::not_yet
-            ? not_yet()
+            ? not_mapped_yet()
             : Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot map a buffer: see its log");
   }
-  channel.exchanged(step + 1, step + 1);
+  channel.exchanged(step, step);
   if (able.ok() && !channel.broken()) return true;
   release();
   if (!channel.broken() && outcome_of(able) == Outcome::failed) refused.hit(able.error().message());

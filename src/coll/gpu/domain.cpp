@@ -33,7 +33,6 @@ config::Size max_epoch{
 
 constexpr uint64_t kResidentStartDelayNs = 6'000;  // from a Simple launch to the resident kernel's start
 constexpr uint64_t kPeerKernelsNs = 200'000'000;   // in which a survivor notices a death, its kernel ends
-constexpr int kMaxSpins = 2000;                    // polls of a running kernel before other progress is made
 
 }  // namespace
 
@@ -227,6 +226,7 @@ void Domain::begin(Plan& plan) {
 }
 
 Status Domain::start() {
+  if (!running_->unable.ok()) return running_->unable.error().copy();
   std::copy(resources_.regions.begin(), resources_.regions.end(), running_->collective.regions);
   if (running_->staged_output) WEFT_TRY(stage_output(*running_));
   return ring() ? Status() : launch();
@@ -301,6 +301,10 @@ Status Domain::launch() {
   collective.epoch = epoch_;
   collective.timeout_ns = own_timeout_ns();
   collective.launch = launches_;
+  if (running_->layouts != nullptr) {
+    running_->layouts->call = collective;
+    return resources_.slot.launch(*running_->layouts, running_->blocks, running_->threads);
+  }
   if (running_->direct) {
     running_->direct->call = collective;
     return resources_.slot.launch(*running_->direct, running_->blocks, running_->threads);
@@ -388,60 +392,6 @@ Result<bool> Domain::check_outcome() {
   if (launched.ok()) launched = launch();
   if (!launched.ok()) return std::move(launched).error();
   return false;
-}
-
-Plan Domain::plan(const Call& call, uint64_t largest, bool resident_running) const {
-  RegionCapacity capacity =
-      RegionCapacity::of_region(static_cast<uint32_t>(call.size), resources_.linked,
-                                resources_.region->memory.size - device::kernel::RegionLayout::kClearedBytes);
-  capacity.resident_running = resident_running;
-  capacity.max_blocks = resources_.max_blocks;
-  return make_plan(call, largest, capacity);
-}
-
-bool Domain::prepare_direct_buffers(const Call& call, uint64_t largest, host::SlotChannel& channel) {
-  prepared_.emplace();
-  if (!direct_buffers_.prepare(call, largest, resources_.region->memory, resources_.max_blocks, channel,
-                               *prepared_))
-    prepared_.reset();
-  return prepared_.has_value();
-}
-
-void Domain::plan_early(const Call& call, uint64_t largest, bool resident_running) {
-  early_largest_ = 0;
-  early_resident_running_ = resident_running;
-  if (largest == 0 || state_ != State::open || wants_direct_buffers(call, largest)) return;
-  early_plan_ = plan(call, largest, resident_running);
-  early_largest_ = largest;
-}
-
-Status Domain::run(const Call& call, uint64_t largest, bool resident_running) {
-  if (largest == 0) return {};
-  if (prepared_) {
-    Plan own = *std::exchange(prepared_, std::nullopt);
-    Status outcome = run(own);
-    direct_buffers_.release();
-    return outcome;
-  }
-  if (early_largest_ != largest || early_resident_running_ != resident_running)
-    early_plan_ = plan(call, largest, resident_running);
-  early_largest_ = 0;
-  return run(early_plan_);
-}
-
-Status Domain::run(Plan& plan) {
-  begin(plan);
-  Status outcome;
-  const auto over = [&] {
-    auto looked = poll();
-    if (looked) return *looked;
-    outcome = std::move(looked).error();
-    return true;
-  };
-  for (int spins = comm_.instance.oversubscribed ? 1 : kMaxSpins; spins > 0; --spins)
-    if (over()) return outcome;
-  core::wait_until(comm_.instance, over);
-  return outcome;
 }
 
 }  // namespace weft::coll::gpu

@@ -44,7 +44,8 @@ class Domain {
   }
   /// Collective, after all ranks have entered the call: returns whether run() may store into the buffers of
   /// all ranks.
-  [[nodiscard]] bool prepare_direct_buffers(const Call& call, uint64_t largest, host::SlotChannel& channel);
+  [[nodiscard]] bool prepare_direct_buffers(const Call& call, uint64_t largest, Layouts layouts,
+                                            host::SlotChannel& channel);
   /// Returns whether the resident kernel runs with all its blocks.
   [[nodiscard]] bool resident_running() const {
     return state_ == State::open && resources_.slot.resident_kernel_running();
@@ -53,15 +54,16 @@ class Domain {
   /// plan.
   void plan_early(const Call& call, uint64_t largest, bool resident_running);
   /// Collective, after all ranks have entered the call: runs the call and waits. `resident_running`: on all
-  /// ranks.
-  [[nodiscard]] Status run(const Call& call, uint64_t largest, bool resident_running);
+  /// ranks; `layouts`: of all ranks.
+  [[nodiscard]] Status run(const Call& call, uint64_t largest, bool resident_running, Layouts layouts);
   /// Nonblocking run(): begin(), then poll() until it returns true or the error of the call. One call at a
   /// time; `plan` must stay in place.
   void begin(Plan& plan);
   /// Allocates staging memory. To be called before the vote, since allocations wait for running kernels.
   [[nodiscard]] Status reserve(const device::Memory& near, uint64_t bytes);
   /// Returns the plan of a call in this domain.
-  [[nodiscard]] Plan plan(const Call& call, uint64_t largest, bool resident_running) const;
+  [[nodiscard]] Plan plan(const Call& call, uint64_t largest, bool resident_running,
+                          Layouts layouts = Layouts::contiguous) const;
   [[nodiscard]] bool busy() const { return running_ != nullptr; }
   [[nodiscard]] Result<bool> poll();
 

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "coll/algorithm/neighbor.hpp"
+#include "coll/gpu/blocks.hpp"
+
 namespace weft::coll::gpu {
 namespace {
 
@@ -81,6 +84,22 @@ std::optional<Shape> shape_of(const Call& call, bool parts) {
   }
 }
 
+std::optional<Shape> shape_of_even(Collective what) {
+  switch (what) {
+    case alltoallv:
+    case alltoallw:
+      return Shape::alltoall;
+    case allgatherv:
+      return Shape::allgather;
+    case gatherv:
+      return Shape::gather;
+    case scatterv:
+      return Shape::scatter;
+    default:
+      return {};
+  }
+}
+
 device::kernel::Regular regular_form(const Call& call, Shape shape) {
   device::kernel::Regular result{};
   result.shape = shape;
@@ -98,61 +117,72 @@ device::kernel::Regular regular_form(const Call& call, Shape shape) {
 namespace {
 
 /// The messages of irregular collectives (blocks of different sizes).
-class Irregular {
+class Irregular final : public BlockSink {
  public:
-  Irregular(const Call& call, KernelCollective& collective) : call_(call), c_(collective) {}
-  void make() {
-    c_.form = call_.op != nullptr ? KernelCollective::reduce : KernelCollective::exchange;
-    if (among_neighbors(call_)) return neighbors();
-    for (int peer = 0; peer < call_.size; ++peer) between(peer);
-  }
+  explicit Irregular(KernelCollective& collective) : c_(collective) {}
+  void send(int to, const p2p::Buffer& block) override { add(c_.send[to], block); }
+  void receive(int from, const p2p::Buffer& block) override { add(c_.recv[from], block); }
 
  private:
-  void send(int to, const p2p::Buffer& buffer) { c_.send[to] = message(buffer); }
-  void receive(int from, const p2p::Buffer& buffer) { c_.recv[from] = message(buffer); }
-  void between(int peer);
-  void neighbors();
-  const Call& call_;
+  static void add(KernelCollective::Message& all, const p2p::Buffer& block) {
+    const KernelCollective::Message next = message(block);
+    if (all.bytes == 0)
+      all = next;
+    else if (next.bytes != 0)
+      all.bytes = (all.bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment + next.bytes;
+  }
   KernelCollective& c_;
 };
 
-/// The neighbors are distinct processes: see distinct_neighbors().
-void Irregular::neighbors() {
-  const core::Topology& topology = *call_.comm->topology;
-  const bool same = call_.what == neighbor_allgather || call_.what == neighbor_allgatherv;
-  for (int i = 0; i < call_.recv.blocks; ++i)
-    if (const int from = topology.sources[static_cast<size_t>(i)]; from != p2p::kProcNull)
-      receive(from, call_.recv.block(i));
-  for (int i = 0; i < call_.send.blocks; ++i)
-    if (const int to = topology.destinations[static_cast<size_t>(i)]; to != p2p::kProcNull)
-      send(to, same ? call_.send.whole() : call_.send.block(i));
-}
-
-void Irregular::between(int peer) {
-  const Operand &in = call_.send, &out = call_.recv;
-  switch (call_.what) {
+/// Visits the blocks between this rank and rank `peer`.
+void visit_between(const Call& call, int peer, BlockSink& sink) {
+  const Operand &in = call.send, &out = call.recv;
+  switch (call.what) {
+    case Collective::bcast:
+      if (rooted(call)) {
+        if (peer != call.root) sink.send(peer, out.whole());
+      } else if (peer == call.root) {
+        sink.receive(peer, out.whole());
+      }
+      return;
+    case gather:
     case gatherv:
-      if (peer == call_.root && !call_.in_place) send(peer, in.whole());
-      if (rooted(call_)) receive(peer, out.block(peer));
+      if (peer == call.root && !call.in_place) sink.send(peer, in.whole());
+      if (rooted(call)) sink.receive(peer, out.block(peer));
       return;
+    case scatter:
     case scatterv:
-      if (rooted(call_)) send(peer, in.block(peer));
-      if (peer == call_.root && !call_.in_place) receive(peer, out.whole());
+      if (rooted(call)) sink.send(peer, in.block(peer));
+      if (peer == call.root && !call.in_place) sink.receive(peer, out.whole());
       return;
+    case allgather:
     case allgatherv:
-      send(peer, call_.in_place ? out.block(call_.rank) : in.whole());
-      return receive(peer, out.block(peer));
+      sink.send(peer, call.in_place ? out.block(call.rank) : in.whole());
+      return sink.receive(peer, out.block(peer));
+    case alltoall:
     case alltoallv:
     case alltoallw:
-      send(peer, call_.in_place ? out.block(peer) : in.block(peer));
-      return receive(peer, out.block(peer));
+      sink.send(peer, call.in_place ? out.block(peer) : in.block(peer));
+      return sink.receive(peer, out.block(peer));
     default: {  // reduce_scatter
       int64_t first = 0;
       for (int before = 0; before < peer; ++before) first += out.counts[before];
-      send(peer, in.part(first, out.counts[peer]));
-      return receive(peer, out.part(0, out.counts[call_.rank]));
+      sink.send(peer, in.part(first, out.counts[peer]));
+      return sink.receive(peer, out.part(0, out.counts[call.rank]));
     }
   }
+}
+
+void visit_neighbors(const Call& call, BlockSink& sink) {
+  const core::Topology& topology = *call.comm->topology;
+  const bool same = call.what == neighbor_allgather || call.what == neighbor_allgatherv;
+  for (int i = 0; i < call.recv.blocks; ++i) {
+    const int at = algorithm::receive_index(topology, i), from = topology.sources[static_cast<size_t>(at)];
+    if (from != p2p::kProcNull) sink.receive(from, call.recv.block(at));
+  }
+  for (int i = 0; i < call.send.blocks; ++i)
+    if (const int to = topology.destinations[static_cast<size_t>(i)]; to != p2p::kProcNull)
+      sink.send(to, same ? call.send.whole() : call.send.block(i));
 }
 
 void make_messages(const Call& call, KernelCollective& collective, bool parts) {
@@ -161,13 +191,23 @@ void make_messages(const Call& call, KernelCollective& collective, bool parts) {
     const device::kernel::Regular all = regular_form(call, *shape);
     for (uint32_t peer = 0; peer < collective.size; ++peer) all.messages(collective, peer);
   } else {
-    Irregular(call, collective).make();
+    Irregular messages(collective);
+    visit_blocks(call, messages);
   }
   // In place, the rank's own block needs no copy.
   if (call.in_place && call.op == nullptr) collective.send[rank] = collective.recv[rank] = {};
 }
 
 }  // namespace
+
+void visit_blocks(const Call& call, BlockSink& sink) {
+  if (among_neighbors(call)) return visit_neighbors(call, sink);
+  for (int peer = 0; peer < call.size; ++peer) {
+    // In place, the rank's own block needs no copy.
+    if (peer == call.rank && call.in_place && call.op == nullptr) continue;
+    visit_between(call, peer, sink);
+  }
+}
 
 device::kernel::Reduction kernel_reduction(const Call& call) {
   const auto basic = call.recv.type != nullptr ? call.recv.type->basic() : call.send.type->basic();
@@ -179,7 +219,7 @@ bool has_kernel(const Call& call) { return !call.op->user && kernel_reduction(ca
 
 namespace {
 
-/// A kernel has one message slot for each process.
+/// Returns whether there is at most one message from and to each process.
 bool distinct_neighbors(const Call& call) {
   const core::Topology& topology = *call.comm->topology;
   for (const std::vector<int>* edges : {&topology.sources, &topology.destinations}) {
@@ -199,11 +239,13 @@ class OperandSurvey {
   void add(const Operand& operand) {
     if (operand.types == nullptr)
       return add_operand(operand.classified, operand.memory, operand.type->contiguous());
+    device::Memory memory;  // of the block before: most blocks lie in one allocation
     for (int i = 0; i < operand.blocks; ++i) {
       const p2p::Buffer block = operand.block(i);
       if (empty(block)) continue;
-      add_operand(true, device::classify(advance(block.address, block.type->true_lb())),
-                  block.type->contiguous());
+      const void* const first = advance(block.address, block.type->true_lb());
+      if (!memory.on_device() || !memory.covers(first, 1)) memory = device::classify(first);
+      add_operand(true, memory, block.type->contiguous());
     }
   }
   [[nodiscard]] const Operands& found() const { return result_; }
@@ -214,7 +256,8 @@ class OperandSurvey {
     if (!known)
       here = Location::other;
     else if (memory.on_device())
-      here = contiguous && one_gpu(memory) ? Location::device : Location::other;
+      here = one_gpu(memory) ? Location::device : Location::other;
+    if (here == Location::device && !contiguous) result_.layouts = Layouts::strided;
     if (here == Location::device && result_.location == Location::nothing) result_.memory = memory;
     result_.location =
         result_.location == Location::nothing || result_.location == here ? here : Location::other;
@@ -231,11 +274,19 @@ class OperandSurvey {
 }  // namespace
 
 Operands locate_operands(const Call& call) {
-  if (among_neighbors(call) && !distinct_neighbors(call)) return {Location::other, {}};
   OperandSurvey survey;
   if (uses_send(call) && has_data(call.send)) survey.add(call.send);
   if (uses_recv(call) && has_data(call.recv)) survey.add(call.recv);
-  return survey.found();
+  Operands found = survey.found();
+  if (found.location != Location::device) return found;
+  if (among_neighbors(call) && !distinct_neighbors(call)) found.layouts = Layouts::strided;
+  if (found.layouts == Layouts::contiguous) return found;
+  const std::optional<Layouts> movable = movable_layouts(call, found.memory);
+  if (movable)
+    found.layouts = *movable;
+  else
+    found.location = Location::other;
+  return found;
 }
 
 bool regular(const Call& call) { return shape_of(call).has_value(); }
@@ -246,6 +297,16 @@ KernelCollective messages_of(const Call& call, bool parts) {
   collective.size = static_cast<uint32_t>(call.size);
   make_messages(call, collective, parts);
   if (call.op != nullptr) collective.reduction = kernel_reduction(call);
+  return collective;
+}
+
+KernelCollective block_messages_of(const Call& call) {
+  KernelCollective collective{};
+  collective.rank = static_cast<uint32_t>(call.rank);
+  collective.size = static_cast<uint32_t>(call.size);
+  collective.form = KernelCollective::exchange;
+  Irregular messages(collective);
+  visit_blocks(call, messages);
   return collective;
 }
 

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/config.hpp"
+#include "coll/gpu/blocks.hpp"
 #include "coll/gpu/messages.hpp"
 #include "coll/schedule/crossovers.hpp"
 #include "coll/schedule/hints.hpp"
@@ -144,8 +146,32 @@ namespace {
 bool uses_doorbell(const Call& call, uint64_t largest) {
   const bool parts = goes_in_parts(call, largest);
   const uint64_t each = parts ? largest / static_cast<uint64_t>(call.size) : largest;
-  const uint64_t times = call.size == 2 || call.what == allgather ? 2 : 1;
-  return shape_of(call) && each <= times * value_for(call, crossover::doorbell_max);
+  const uint64_t times = call.size == 2 || call.what == allgather || call.what == allgatherv ? 2 : 1;
+  return (shape_of(call) || shape_of_even(call.what)) &&
+         each <= times * value_for(call, crossover::doorbell_max);
+}
+
+/// A call with blocks of different sizes as a regular one, if its blocks on this rank are those of one; peers
+/// need not know, since the messages are the same.
+std::optional<device::kernel::Regular> even_form(const Call& call, const KernelCollective& c,
+                                                 uint64_t bytes) {
+  const auto shape = shape_of_even(call.what);
+  if (!shape || call.in_place) return {};
+  const auto root = static_cast<size_t>(call.root);
+  device::kernel::Regular form{};
+  form.shape = *shape;
+  form.root = static_cast<uint32_t>(call.root);
+  form.in = c.send[*shape == Shape::gather ? root : 0].address;
+  form.out = c.recv[*shape == Shape::scatter ? root : 0].address;
+  form.bytes = bytes;
+  const auto same = [](const KernelCollective::Message& a, const KernelCollective::Message& b) {
+    return a.bytes == b.bytes && (a.bytes == 0 || a.address == b.address);
+  };
+  for (uint32_t peer = 0; peer < c.size; ++peer) {
+    const auto messages = form.messages(c.rank, peer);
+    if (!same(messages.send, c.send[peer]) || !same(messages.recv, c.recv[peer])) return {};
+  }
+  return form;
 }
 
 /// The root of an in-place scatter must not write its own block: a launched kernel leaves that block alone.
@@ -161,7 +187,13 @@ uint32_t doorbell_blocks(const Call& call, uint64_t largest) {
 
 }  // namespace
 
-bool kernels_faster(const Call& call, uint64_t largest) {
+bool kernels_faster(const Call& call, uint64_t largest, Layouts layouts) {
+  if (layouts != Layouts::contiguous) {
+    if (!supports_layouts(call)) return false;
+    // Messages of a large broadcast are forwarded, and between two ranks its sender does not wait.
+    return call.what != Collective::bcast ||
+           (call.size > 2 && largest <= value_for(call, crossover::movement_max));
+  }
   if (call.what == Collective::bcast)  // between two ranks a message is faster: its sender does not wait
     return call.size > 2 || (uses_doorbell(call, largest) && doorbell_blocks(call, largest) == 1);
   return call.op != nullptr ||
@@ -195,8 +227,24 @@ Plan make_plan(const Call& call, uint64_t largest, const RegionCapacity& capacit
   }
   // Some ranks may ring the doorbell and others launch, so both use the same protocol.
   if (!doorbell || must_launch(call) || (!use_ll128 && each > capacity.ll)) return plan;
+  const auto shape = shape_of(call, parts);
+  const auto form = shape ? regular_form(call, *shape) : even_form(call, plan.collective, largest);
+  if (!form) return plan;
   plan.doorbell_blocks = doorbell_blocks(call, largest);
-  if (plan.protocol != Protocol::simple) plan.command = regular_form(call, *shape_of(call, parts));
+  if (plan.protocol != Protocol::simple) plan.command = form;
+  return plan;
+}
+
+Plan make_layouts_plan(const Call& call, uint64_t largest, const RegionCapacity& capacity,
+                       const device::Memory& near) {
+  Plan plan;
+  plan.collective = block_messages_of(call);
+  plan_simple(plan, largest, plan.collective.size, 1, capacity, value_for(call, max_blocks_setting));
+  auto blocks = packed_blocks(call, plan.collective, near);
+  if (blocks)
+    plan.layouts = std::move(*blocks);
+  else
+    plan.unable = std::move(blocks).error();
   return plan;
 }
 

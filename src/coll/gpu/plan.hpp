@@ -3,6 +3,7 @@
 // all ranks know, so the plans of all ranks match. Threading: under the instance lock.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "coll/gpu/messages.hpp"
@@ -15,8 +16,9 @@ namespace weft::coll::gpu {
 [[nodiscard]] bool moves_parts(Collective what);
 /// Returns whether kernels support this kind of call; depends only on arguments that are equal on all ranks.
 [[nodiscard]] bool supports(const Call& call);
-/// Returns whether kernels are faster than messages; `largest` is the agreed largest message.
-[[nodiscard]] bool kernels_faster(const Call& call, uint64_t largest);
+/// Returns whether kernels are faster than messages; `largest` is the agreed largest message, `layouts` that
+/// of all ranks.
+[[nodiscard]] bool kernels_faster(const Call& call, uint64_t largest, Layouts layouts = Layouts::contiguous);
 
 struct Plan {
   device::kernel::Collective collective{};  ///< without regions, epoch and launch
@@ -25,7 +27,9 @@ struct Plan {
   std::optional<device::kernel::Regular>
       command;                   ///< the call as a command, if small enough for the resident kernel
   uint32_t doorbell_blocks = 0;  ///< blocks of the resident kernel for such calls; 0: not eligible
-  std::optional<device::kernel::Direct> direct;  ///< set: in the buffers of all ranks, without regions
+  std::optional<device::kernel::Direct> direct;     ///< set: in the buffers of all ranks, without regions
+  std::unique_ptr<device::kernel::Blocks> layouts;  ///< set: blocks of any layout
+  Status unable;                                    ///< an error: this rank cannot run the call
   std::optional<device::kernel::Collective::Message>
       staged_output;      ///< set: output to copy from staging memory
   device::Memory memory;  ///< of an operand
@@ -51,5 +55,8 @@ struct RegionCapacity {
 /// Threads per block such that `blocks` blocks fit on a GPU at once.
 [[nodiscard]] uint32_t threads_for(uint32_t blocks);
 [[nodiscard]] Plan make_plan(const Call& call, uint64_t largest, const RegionCapacity& capacity);
+/// The same if a rank has blocks that are not contiguous; `near`: memory of this rank's GPU.
+[[nodiscard]] Plan make_layouts_plan(const Call& call, uint64_t largest, const RegionCapacity& capacity,
+                                     const device::Memory& near);
 
 }  // namespace weft::coll::gpu

@@ -8,7 +8,7 @@ namespace weft::device::cuda {
 
 #ifdef WEFT_HAVE_KERNELS
 extern "C" const unsigned char weft_fatbin_copy[], weft_fatbin_enqueue[], weft_fatbin_reduce[],
-    weft_fatbin_pack[], weft_fatbin_collective[], weft_fatbin_window[];
+    weft_fatbin_pack[], weft_fatbin_collective[], weft_fatbin_blocks[], weft_fatbin_window[];
 #define WEFT_FATBIN(name) weft_fatbin_##name
 #else
 #define WEFT_FATBIN(name) nullptr
@@ -25,8 +25,9 @@ constexpr int kCuda12 = 12000;
 /// The fat binary of a source, or the image of the emulated driver. Null: not available.
 const void* image_of(Source source) {
   if (setting_kernels.is("off")) return nullptr;
-  static const void* const fat_binaries[] = {WEFT_FATBIN(copy), WEFT_FATBIN(enqueue),    WEFT_FATBIN(reduce),
-                                             WEFT_FATBIN(pack), WEFT_FATBIN(collective), WEFT_FATBIN(window)};
+  static const void* const fat_binaries[] = {WEFT_FATBIN(copy),  WEFT_FATBIN(enqueue),    WEFT_FATBIN(reduce),
+                                             WEFT_FATBIN(pack),  WEFT_FATBIN(collective), WEFT_FATBIN(blocks),
+                                             WEFT_FATBIN(window)};
   const void* image = driver().version >= kCuda12 ? fat_binaries[static_cast<size_t>(source)] : nullptr;
   if (image == nullptr && driver().kernel_image != nullptr) driver().kernel_image(&image);
   return image;

@@ -9,7 +9,7 @@
 namespace weft::device::cuda {
 
 /// A .cu file of kernel/.
-enum class Source : uint8_t { copy, enqueue, reduce, pack, collective, window };
+enum class Source : uint8_t { copy, enqueue, reduce, pack, collective, blocks, window };
 
 inline constexpr Code kNoBinary = 209;  // CUDA_ERROR_NO_BINARY_FOR_GPU
 

@@ -4,67 +4,16 @@
 #include <cstddef>
 
 #include "device/kernel/collective_device.cuh"
+#include "device/kernel/collective_end_device.cuh"
 #include "device/kernel/direct_device.cuh"
 
 namespace weft::device::kernel {
 namespace {
 
-/// Scope of a fence: the memory of this GPU, or all memory.
-enum class Fence : uint8_t { own, all };
-template <Fence whose>
-__device__ __forceinline__ void fence() {
-  if (whose == Fence::own)
-    __threadfence();
-  else
-    __threadfence_system();
-}
-
-/// Counts the finished blocks of a launch. Returns true in thread 0 of the last block; `late` then tells
-/// whether any block timed out.
-template <Fence whose>
-__device__ bool last_block(const Collective& c, bool& late) {
-  if (threadIdx.x != 0) return false;
-  auto& resume_state = *reinterpret_cast<Collective::ResumeState*>(c.resume_state);
-  if (gridDim.x > 1) {
-    constexpr uint32_t kLate = 1u << 16;  // timed-out blocks are counted in the high half
-    fence<whose>();
-    const uint32_t before = atomicAdd(&resume_state.ticket, late ? kLate + 1 : 1u);
-    if (before % kLate != gridDim.x - 1) return false;
-    late = late || before / kLate != 0;
-    *static_cast<volatile uint32_t*>(&resume_state.ticket) = 0;
-  }
-  fence<whose>();
-  return true;
-}
-
-__device__ void publish_outcome(const Collective& c, bool late) {
-  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(c.status),
-               "l"(Collective::outcome(c.epoch, c.launch, late))
-               : "memory");
-}
-
-/// Ends the launch of a block; the last block notifies the host. The output lies in the memory of this GPU,
-/// so a GPU-scope fence suffices: flags guard the data sent to other ranks. A system fence costs most of a
-/// microsecond.
-__device__ void end(const Collective& c, bool late) {
-  late = __syncthreads_or(late);
-  if (last_block<Fence::own>(c, late)) publish_outcome(c, late);
-}
-
-/// Like end(), after all ranks have done their part.
-__device__ void end_after_all_ranks(const Collective& c, bool late) {
-  late = __syncthreads_or(late);
-  const bool last = __syncthreads_or(last_block<Fence::all>(c, late));
-  late = __syncthreads_or(last && late && threadIdx.x == 0);
-  if (!last) return;
-  if (!late) late = !all_ranks_done(c);
-  if (threadIdx.x == 0) publish_outcome(c, late);
-}
-
 /// One block of a call with the Simple protocol.
-class SimpleBlock {
+class SimpleBlock : public SimpleRounds {
  public:
-  __device__ explicit SimpleBlock(const Collective& collective) : c_(collective) {}
+  __device__ explicit SimpleBlock(const Collective& collective) : SimpleRounds(collective) {}
   /// Runs from a resume state. Returns the new resume state, or kEnded. The chunks of the next round are
   /// pushed before the block waits for step 1 of a round: a peer that has set its flag of this round has read
   /// the chunks of the round before.
@@ -85,34 +34,6 @@ class SimpleBlock {
   }
 
  private:
-  __device__ uint32_t set(uint32_t round) const { return round & 1; }
-  __device__ uint64_t slot(uint32_t at, uint32_t step, uint32_t round, uint32_t source) const {
-    return RegionLayout::simple_slot(c_, at, step, set(round), blockIdx.x, source);
-  }
-  __device__ uint32_t after(uint32_t d) const { return kernel::after(c_, d); }
-
-  /// Sets the flags of this block at all peers, after the stores of all its threads.
-  __device__ void signal(uint32_t step, uint32_t round) {
-    __syncthreads();
-    const uint32_t to = threadIdx.x;
-    if (to < c_.size && to != c_.rank)
-      store_release(RegionLayout::flag(c_.regions[to], step, set(round), blockIdx.x, c_.rank),
-                    mark(c_, round));
-  }
-  __device__ bool wait(uint32_t step, uint32_t round) {
-    const uint32_t from = threadIdx.x;
-    bool late = false;
-    if (from < c_.size && from != c_.rank) {
-      Timeout timeout(c_.timeout_ns);
-      const uint64_t flag = RegionLayout::flag(c_.regions[c_.rank], step, set(round), blockIdx.x, from);
-      while (!late && load_acquire(flag) < mark(c_, round)) late = timeout.expired();
-    }
-    return !__syncthreads_or(late);
-  }
-
-  __device__ Range range(uint64_t bytes, uint32_t round) const {
-    return chunk_range(c_, bytes, round, blockIdx.x, gridDim.x);
-  }
   __device__ Range range_of_part(uint32_t d, uint32_t round) const {
     return part_chunk_range(c_, d, round, blockIdx.x, gridDim.x);
   }
@@ -223,8 +144,6 @@ class SimpleBlock {
       return ChunkCopy{c_.recv[0].address + r.first, slot(c_.rank, 1, round, from), r.count};
     });
   }
-
-  const Collective& c_;
 };
 
 /// Called by one block of an enqueued call: copies the parameter, waits for credits, fills in the call's

@@ -114,4 +114,40 @@ __device__ __forceinline__ bool move(const ChunkCopy (&chunks)[kChunks]) {
   return true;
 }
 
+/// Chunks and flags of one block of a call with the Simple protocol.
+class SimpleRounds {
+ protected:
+  __device__ explicit SimpleRounds(const Collective& collective) : c_(collective) {}
+  __device__ uint32_t set(uint32_t round) const { return round & 1; }
+  __device__ uint64_t slot(uint32_t at, uint32_t step, uint32_t round, uint32_t source) const {
+    return RegionLayout::simple_slot(c_, at, step, set(round), blockIdx.x, source);
+  }
+  __device__ uint32_t after(uint32_t d) const { return kernel::after(c_, d); }
+
+  /// Sets the flags of this block at all peers, after the stores of all its threads.
+  __device__ void signal(uint32_t step, uint32_t round) {
+    __syncthreads();
+    const uint32_t to = threadIdx.x;
+    if (to < c_.size && to != c_.rank)
+      store_release(RegionLayout::flag(c_.regions[to], step, set(round), blockIdx.x, c_.rank),
+                    mark(c_, round));
+  }
+  __device__ bool wait(uint32_t step, uint32_t round) {
+    const uint32_t from = threadIdx.x;
+    bool late = false;
+    if (from < c_.size && from != c_.rank) {
+      Timeout timeout(c_.timeout_ns);
+      const uint64_t flag = RegionLayout::flag(c_.regions[c_.rank], step, set(round), blockIdx.x, from);
+      while (!late && load_acquire(flag) < mark(c_, round)) late = timeout.expired();
+    }
+    return !__syncthreads_or(late);
+  }
+
+  __device__ Range range(uint64_t bytes, uint32_t round) const {
+    return chunk_range(c_, bytes, round, blockIdx.x, gridDim.x);
+  }
+
+  const Collective& c_;
+};
+
 }  // namespace weft::device::kernel

@@ -26,6 +26,8 @@ Status CollectiveSlots::load() {
   if (code == kSuccess) code = find_function(module_, "weft_collective_ll128", kernels_[ll128]);
   if (code == kSuccess) code = find_function(module_, "weft_collective_simple", kernels_[simple]);
   if (code == kSuccess) code = find_function(module_, "weft_collective_direct", kernels_[direct]);
+  if (code == kSuccess) code = load_module(Source::blocks, blocks_module_);
+  if (code == kSuccess) code = find_function(blocks_module_, "weft_collective_blocks", kernels_[blocks]);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_ll", stream_ll_kernel_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_simple", stream_simple_kernel_);
   if (code == kSuccess) return {};
@@ -55,9 +57,12 @@ Status CollectiveSlots::make() {
     return failure(code, "cuMemcpyAsync", "GPU memory for collectives cannot be cleared");
   }
   stream_ = stream;
-  for (size_t i = 0; i < kKernels; ++i)
-    launchers_[i].open(kernels_[i], i == direct ? sizeof(kernel::Direct) : sizeof(kernel::Collective),
-                       kLaunchShapes, stream);
+  for (size_t i = 0; i < kKernels; ++i) {
+    const size_t parameter = i == direct   ? sizeof(kernel::Direct)
+                             : i == blocks ? sizeof(kernel::Blocks)
+                                           : sizeof(kernel::Collective);
+    launchers_[i].open(kernels_[i], parameter, kLaunchShapes, stream);
+  }
   slot_configs_ = reinterpret_cast<kernel::Collective*>(static_cast<std::byte*>(page) + kSlotConfigs);
   slot_configs_address_.store(status_address_ + kSlotConfigs, std::memory_order_release);
   return {};
@@ -104,11 +109,13 @@ void CollectiveSlots::close() {
   slot_configs_address_.store(0, std::memory_order_release);
   for (Launcher& launcher : launchers_) launcher.close();
   if (stream_ != nullptr) driver().stream_destroy(stream_);
-  if (module_ != nullptr) driver().module_unload(module_);
+  for (Module* module : {&module_, &blocks_module_}) {
+    if (*module != nullptr) driver().module_unload(*module);
+    *module = nullptr;
+  }
   if (resume_states_ != 0) driver().mem_free(resume_states_);
   if (status_ != nullptr) driver().mem_free_host(status_);
   stream_ = nullptr;
-  module_ = nullptr;
   resume_states_ = 0;
   status_ = nullptr;
 }
@@ -197,6 +204,10 @@ Status CollectiveSlot::launch(kernel::Collective& call, Protocol protocol, uint3
 
 Status CollectiveSlot::launch(kernel::Direct& call, uint32_t blocks, uint32_t threads) {
   return start(call.call, cuda::CollectiveSlots::direct, &call, blocks, threads);
+}
+
+Status CollectiveSlot::launch(kernel::Blocks& call, uint32_t blocks, uint32_t threads) {
+  return start(call.call, cuda::CollectiveSlots::blocks, &call, blocks, threads);
 }
 
 Status CollectiveSlot::start(kernel::Collective& call, uint8_t kernel, void* parameter, uint32_t blocks,

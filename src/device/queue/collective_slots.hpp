@@ -25,7 +25,7 @@ class CollectiveSlots {
   void close();
 
   [[nodiscard]] Stream stream() const { return stream_; }
-  enum Kernel : uint8_t { ll, ll128, simple, direct, kKernels };
+  enum Kernel : uint8_t { ll, ll128, simple, direct, blocks, kKernels };
   /// Launches one of the kernels in `stream()`. The context must be current.
   [[nodiscard]] Code launch(Kernel kernel, unsigned blocks, unsigned threads, void* parameter);
   [[nodiscard]] Function stream_ll_kernel() const { return stream_ll_kernel_; }
@@ -50,7 +50,7 @@ class CollectiveSlots {
   [[nodiscard]] Status load();
 
   std::mutex mutex_;
-  Module module_ = nullptr;
+  Module module_ = nullptr, blocks_module_ = nullptr;
   std::array<Function, kKernels> kernels_{};
   std::array<Launcher, kKernels> launchers_;
   Function stream_ll_kernel_ = nullptr, stream_simple_kernel_ = nullptr;

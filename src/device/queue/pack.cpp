@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/config.hpp"
+#include "device/collective.hpp"
 #include "device/kernel/pack.hpp"
 #include "device/queue/submit.hpp"
 
@@ -52,14 +53,6 @@ Error too_large() {
 }
 
 bool is_contiguous(const Shape& shape) { return shape.table == nullptr && shape.dimensions == 0; }
-
-/// The largest word size in bytes that divides all lengths and addresses.
-uint32_t word_of(const Shape& shape, uint64_t bytes) {
-  uint64_t all = 16 | shape.address | shape.offset | bytes;
-  for (int i = 0; i < Shape::kDimensions; ++i) all |= static_cast<uint64_t>(shape.stride[i]);
-  all |= shape.table != nullptr ? shape.table->word : static_cast<uint64_t>(shape.length);
-  return static_cast<uint32_t>(all & -all);
-}
 
 /// The repeated part along the outermost dimension: packed bytes, and the distance in memory.
 struct Slab {
@@ -148,6 +141,22 @@ bool make_job(cuda::PackJob& job, const TileSync& sync) {
 const Memory& side(const Memory& dst, const Memory& src) { return dst.on_device() ? dst : src; }
 
 }  // namespace
+
+uint32_t word_of(const Shape& shape, uint64_t bytes) {
+  uint64_t all = 16 | shape.address | shape.offset | bytes;
+  for (int i = 0; i < Shape::kDimensions; ++i) all |= static_cast<uint64_t>(shape.stride[i]);
+  all |= shape.table != nullptr ? shape.table->word : static_cast<uint64_t>(shape.length);
+  return static_cast<uint32_t>(all & -all);
+}
+
+Result<kernel::Block> block_of(const Shape& shape, uint64_t bytes, uint32_t word, uint64_t first) {
+  kernel::Block block{};
+  block.first = first;
+  block.bytes = bytes;
+  block.word = word;
+  if (bytes / word >= kMaxWords || !make_layout(shape, shape.offset, word, block.layout)) return too_large();
+  return block;
+}
 
 Result<std::unique_ptr<SegmentTable>> SegmentTable::create(const std::vector<Segment>& segments,
                                                            const Memory& near) {

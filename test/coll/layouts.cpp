@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Collectives on GPU buffers of random layouts by kernels: vectors, subarrays, indexed and struct types,
+// other ones at the sender than at the receiver, blocking, nonblocking and persistent, on new and reused
+// memory, with other collectives between them; compared with the same calls on host memory. usage: layouts
+// rounds COUNT SEED; layouts seconds TIME [SEED]
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coll/layout_types.hpp"
+#include "device/cuda_test_support.hpp"
+#include "reference/draw.hpp"
+#include "reference/rounds.hpp"
+
+namespace {
+
+using Bytes = std::vector<char>;
+using randomized::Draw;
+using randomized::mix;
+using namespace layouts;
+using weft::test::Buffer;
+
+int device = 0;
+
+enum class Form { blocking, nonblocking, persistent };
+
+#define CALL(Name, name, ...)                                       \
+  (form_ == Form::blocking ? MPI_##Name(__VA_ARGS__)                \
+   : form_ == Form::nonblocking                                     \
+       ? complete(MPI_I##name(__VA_ARGS__, &request_), request_, 1) \
+       : complete(MPI_##Name##_init(__VA_ARGS__, MPI_INFO_NULL, &request_), request_, 2))
+
+/// `starts`: 1 for a nonblocking operation, else of a persistent one.
+int complete(int code, MPI_Request& request, int starts) {
+  for (int i = 0; i < starts && code == MPI_SUCCESS; ++i) {
+    if (starts > 1) code = MPI_Start(&request);
+    if (code == MPI_SUCCESS) code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  if (starts > 1 && request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+  return code;
+}
+
+/// Memory that lives for several calls.
+struct Memory {
+  std::unique_ptr<Buffer> send, receive;
+  static void grow(std::unique_ptr<Buffer>& buffer, size_t bytes, bool anew) {
+    if (buffer != nullptr && buffer->size() >= bytes && !anew) return;
+    buffer.reset();  // the new one may get its address
+    buffer = std::make_unique<Buffer>(Buffer::Kind::device, std::max<size_t>(bytes, 1), device);
+  }
+};
+
+class Trial {
+ public:
+  Trial(MPI_Comm comm, MPI_Comm cube, MPI_Comm graph) : comms_{comm, cube, graph} {
+    MPI_Comm_rank(comm, &rank_);
+    MPI_Comm_size(comm, &size_);
+  }
+  void run(uint64_t seed, Memory& memory, bool small) {
+    Draw draw(seed);
+    Draw own(seed * 131 + static_cast<uint64_t>(rank_) + 1);
+    seed_ = seed;
+    what_ = static_cast<What>(draw.below(kWhats));
+    form_ = draw.of({Form::blocking, Form::blocking, Form::nonblocking, Form::persistent});
+    base_ = &element(draw);
+    root_ = draw.below(size_);
+    numbers_ = draw.number();
+    static const int kSizes[] = {0, 1, 2, 3, 7, 24, 100, 360, 1000, 5040, 20000};
+    n_ = kSizes[draw.below(small ? 9 : 11)];
+    in_place_ = draw.one_in(4);
+    send_ = Side();
+    receive_ = Side();
+    Types types;
+    lay_out(draw, own, types);
+    const size_t sent = send_.bytes + 64, received = receive_.bytes + 64;
+    Memory::grow(memory.send, sent, own.one_in(4));
+    Memory::grow(memory.receive, received, own.one_in(4));
+    Bytes in(sent), out(received);
+    for (char& byte : in) byte = static_cast<char>(own.number());
+    for (char& byte : out) byte = static_cast<char>(own.number());
+    memory.send->write(in, 0);
+    memory.receive->write(out, 0);
+    check(call(memory.send->data(), memory.receive->data()), "on the GPU");
+    check(call(in.data(), out.data()), "on the host");
+    compare(memory.receive->read(0, received), out, "receive buffer");
+    compare(memory.send->read(0, sent), in, "send buffer");
+  }
+
+ private:
+  enum What {
+    alltoallw,
+    alltoallv,
+    alltoall,
+    allgather,
+    allgatherv,
+    gather,
+    gatherv,
+    scatter,
+    scatterv,
+    bcast,
+    cube_alltoallw,
+    graph_alltoallw,
+    graph_alltoallv,
+    graph_allgather,
+    kWhats
+  };
+  [[nodiscard]] int elements(int from, int to) const {
+    return n_ == 0 ? 0 : mix(numbers_, from * 64 + to, 3, 2 * n_ + 1);
+  }
+  void lay_out(Draw& draw, Draw& own, Types& types);
+  void lay_out_edges(Draw& own, Types& types);
+  int call(char* in, char* out);
+  int call_edges(char* in, char* out);
+  void check(int code, const char* where) const {
+    if (code == MPI_SUCCESS) return;
+    std::fprintf(stderr, "rank %d: %s: error code %d\n", rank_, where, code);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  void compare(const Bytes& got, const Bytes& wanted, const char* what) const {
+    if (got == wanted) return;
+    const auto at = std::mismatch(got.begin(), got.end(), wanted.begin());
+    std::fprintf(stderr, "rank %d of %d: call %d, form %d, n %d, seed %llu: %s differs at byte %ld of %zu\n",
+                 rank_, size_, what_, static_cast<int>(form_), n_, static_cast<unsigned long long>(seed_),
+                 what, static_cast<long>(at.first - got.begin()), got.size());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+
+  MPI_Comm comms_[3];
+  int rank_ = 0, size_ = 1;
+  uint64_t seed_ = 0, numbers_ = 0;
+  What what_ = alltoallw;
+  Form form_ = Form::blocking;
+  const Element* base_ = nullptr;
+  int n_ = 0, root_ = 0;
+  bool in_place_ = false;
+  Side send_, receive_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+/// Edges of a topology: the numbers of elements depend on the pair of ranks only, so repeated edges match.
+void Trial::lay_out_edges(Draw& own, Types& types) {
+  const MPI_Comm comm = what_ == cube_alltoallw ? comms_[1] : comms_[2];
+  std::vector<int> sources, destinations;
+  if (what_ == cube_alltoallw) {
+    for (int i = 0; i < 3; ++i) {
+      int low, high;
+      MPI_Cart_shift(comm, i, 1, &low, &high);
+      sources.insert(sources.end(), {low, high});
+    }
+    destinations = sources;
+  } else {
+    int in, out, weighted;
+    MPI_Dist_graph_neighbors_count(comm, &in, &out, &weighted);
+    sources.resize(static_cast<size_t>(in));
+    destinations.resize(static_cast<size_t>(out));
+    MPI_Dist_graph_neighbors(comm, in, sources.data(), MPI_UNWEIGHTED, out, destinations.data(),
+                             MPI_UNWEIGHTED);
+  }
+  int self;
+  MPI_Comm_rank(comm, &self);
+  const bool one_type = what_ == graph_alltoallv || what_ == graph_allgather;
+  const int unit = one_type ? 1 + mix(numbers_, 1, 1, 12) : 1;
+  const MPI_Datatype out_type = types.make(own, *base_, unit), in_type = types.make(own, *base_, unit);
+  MPI_Aint low, out_extent, in_extent;
+  MPI_Type_get_extent(out_type, &low, &out_extent);
+  MPI_Type_get_extent(in_type, &low, &in_extent);
+  const auto add = [&](Side& side, int from, int to, MPI_Datatype type, MPI_Aint extent) {
+    const int n = what_ == graph_allgather ? n_ : elements(from, to);
+    if (one_type)
+      side.add(type, n / unit, extent);
+    else
+      side.add(own, *base_, types.layout(own, *base_, from < 0 || to < 0 ? 0 : n));
+  };
+  for (const int to : destinations)
+    if (what_ != graph_allgather || send_.counts.empty()) add(send_, self, to, out_type, out_extent);
+  for (const int from : sources) add(receive_, from, self, in_type, in_extent);
+}
+
+void Trial::lay_out(Draw& draw, Draw& own, Types& types) {
+  if (what_ >= cube_alltoallw) return lay_out_edges(own, types);
+  if (what_ == alltoallw) {
+    in_place_ = false;
+    for (int peer = 0; peer < size_; ++peer) {
+      send_.add(own, *base_, types.layout(own, *base_, elements(rank_, peer)));
+      receive_.add(own, *base_, types.layout(own, *base_, elements(peer, rank_)));
+    }
+    return;
+  }
+  const int unit = 1 + draw.below(30);
+  const MPI_Datatype out_type = types.make(own, *base_, unit), in_type = types.make(own, *base_, unit);
+  MPI_Aint low, out_extent, in_extent;
+  MPI_Type_get_extent(out_type, &low, &out_extent);
+  MPI_Type_get_extent(in_type, &low, &in_extent);
+  const int n = n_ / unit;
+  const auto uneven = [&](int from, int to) { return elements(from, to) / unit; };
+  for (int peer = 0; peer < size_; ++peer) {
+    int out = n, in = n;
+    if (what_ == alltoallv) out = uneven(rank_, peer), in = uneven(peer, rank_);
+    if (what_ == allgatherv || what_ == gatherv) out = uneven(rank_, 0), in = uneven(peer, 0);
+    if (what_ == scatterv) out = uneven(root_, peer), in = uneven(root_, rank_);
+    send_.add(out_type, out, out_extent);
+    receive_.add(in_type, in, in_extent);
+  }
+  // In place, the types of alltoall(v) are those of the receive buffer on all ranks: symmetric counts.
+  if (what_ == alltoallv || what_ == bcast) in_place_ = false;
+}
+
+int Trial::call_edges(char* in, char* out) {
+  const MPI_Comm comm = what_ == cube_alltoallw ? comms_[1] : comms_[2];
+  const std::vector<MPI_Aint> from(send_.displacements.begin(), send_.displacements.end()),
+      to(receive_.displacements.begin(), receive_.displacements.end());
+  const MPI_Datatype out_type = send_.types.empty() ? MPI_BYTE : send_.types[0],
+                     in_type = receive_.types.empty() ? MPI_BYTE : receive_.types[0];
+  switch (what_) {
+    case graph_alltoallv:
+      return CALL(Neighbor_alltoallv, neighbor_alltoallv, in, send_.counts.data(), send_.displacements.data(),
+                  out_type, out, receive_.counts.data(), receive_.displacements.data(), in_type, comm);
+    case graph_allgather:
+      return CALL(Neighbor_allgather, neighbor_allgather, in, send_.counts.empty() ? 0 : send_.counts[0],
+                  out_type, out, receive_.counts.empty() ? 0 : receive_.counts[0], in_type, comm);
+    default:
+      return CALL(Neighbor_alltoallw, neighbor_alltoallw, in, send_.counts.data(), from.data(),
+                  send_.types.data(), out, receive_.counts.data(), to.data(), receive_.types.data(), comm);
+  }
+}
+
+int Trial::call(char* in, char* out) {
+  if (what_ >= cube_alltoallw) return call_edges(in, out);
+  const MPI_Comm comm = comms_[0];
+  const MPI_Datatype out_type = send_.types[0], in_type = receive_.types[0];
+  const int own = send_.counts[0], from_each = receive_.counts[0];
+  const bool everyone = what_ == alltoall || what_ == allgather || what_ == allgatherv;
+  const bool replaces = in_place_ && (everyone || rank_ == root_);
+  const bool scatters = what_ == scatter || what_ == scatterv;
+  const void* const from = replaces && !scatters ? MPI_IN_PLACE : in;
+  void* const to = replaces && scatters ? MPI_IN_PLACE : out;
+  const int *sent = send_.counts.data(), *sent_at = send_.displacements.data();
+  const int *received = receive_.counts.data(), *received_at = receive_.displacements.data();
+  switch (what_) {
+    case alltoallw:
+      return CALL(Alltoallw, alltoallw, in, sent, sent_at, send_.types.data(), out, received, received_at,
+                  receive_.types.data(), comm);
+    case alltoallv:
+      return CALL(Alltoallv, alltoallv, in, sent, sent_at, out_type, out, received, received_at, in_type,
+                  comm);
+    case alltoall:
+      return CALL(Alltoall, alltoall, from, own, out_type, to, from_each, in_type, comm);
+    case allgather:
+      return CALL(Allgather, allgather, from, own, out_type, to, from_each, in_type, comm);
+    case allgatherv:
+      return CALL(Allgatherv, allgatherv, from, own, out_type, to, received, received_at, in_type, comm);
+    case gather:
+      return CALL(Gather, gather, from, own, out_type, to, from_each, in_type, root_, comm);
+    case gatherv:
+      return CALL(Gatherv, gatherv, from, own, out_type, to, received, received_at, in_type, root_, comm);
+    case scatter:
+      return CALL(Scatter, scatter, from, own, out_type, to, from_each, in_type, root_, comm);
+    case scatterv:
+      return CALL(Scatterv, scatterv, from, sent, sent_at, out_type, to, from_each, in_type, root_, comm);
+    default:
+      return CALL(Bcast, bcast, out, from_each, in_type, root_, comm);
+  }
+}
+
+/// A contiguous reduction and exchange between the calls of other layouts.
+void plain_calls(MPI_Comm comm, Buffer& buffer, uint64_t seed) {
+  int rank, size;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  std::vector<int> values(64), wanted(64);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = mix(seed, rank, static_cast<int>(i), 1000);
+    for (int other = 0; other < size; ++other) wanted[i] += mix(seed, other, static_cast<int>(i), 1000);
+  }
+  Bytes bytes(values.size() * sizeof(int));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  buffer.write(bytes, 0);
+  MPI_Allreduce(MPI_IN_PLACE, buffer.data(), 64, MPI_INT, MPI_SUM, comm);
+  const Bytes got = buffer.read(0, bytes.size());
+  if (std::memcmp(got.data(), wanted.data(), got.size()) == 0) return;
+  std::fprintf(stderr, "rank %d of %d: wrong sum, seed %llu\n", rank, size,
+               static_cast<unsigned long long>(seed));
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/// On the emulator: kernels have moved blocks of other layouts.
+void check_use(long rounds) {
+  if (weft::test::cuda().block_collectives == nullptr) return;
+  const unsigned long blocks = weft::test::cuda().block_collectives(),
+                      direct = weft::test::cuda().direct_collectives();
+  const auto wanted = static_cast<unsigned long>(rounds);
+  if (blocks >= wanted && (std::getenv("TEST_DIRECT") == nullptr || direct >= wanted / 4)) return;
+  std::fprintf(stderr, "%ld rounds, but kernels moved blocks %lu times, %lu in mapped buffers\n", rounds,
+               blocks, direct);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/// A periodic grid of three dimensions, in which neighbors repeat.
+MPI_Comm make_cube(MPI_Comm comm) {
+  int size, sizes[3] = {0, 0, 0};
+  const int periodic[3] = {1, 1, 1};
+  MPI_Comm_size(comm, &size);
+  MPI_Dims_create(size, 3, sizes);
+  MPI_Comm cube;
+  MPI_Cart_create(comm, 3, sizes, periodic, 0, &cube);
+  return cube;
+}
+
+/// A random graph with repeated edges, which all ranks know.
+MPI_Comm make_graph(MPI_Comm comm, uint64_t seed) {
+  int rank, size;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  std::vector<int> sources, destinations;
+  for (int from = 0; from < size; ++from)
+    for (int to = 0; to < size; ++to)
+      for (int edges = mix(seed, from, to, 3); edges > 0; --edges) {
+        if (from == rank) destinations.push_back(to);
+        if (to == rank) sources.push_back(from);
+      }
+  MPI_Comm graph;
+  MPI_Dist_graph_create_adjacent(comm, static_cast<int>(sources.size()), sources.data(), MPI_UNWEIGHTED,
+                                 static_cast<int>(destinations.size()), destinations.data(), MPI_UNWEIGHTED,
+                                 MPI_INFO_NULL, 0, &graph);
+  return graph;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  device = weft::test::own_device();
+  MPI_Init(&argc, &argv);
+  int rank;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const bool small = std::getenv("TEST_SMALL") != nullptr;
+  MPI_Comm reversed;
+  MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
+  long rounds;
+  {
+    Memory memory;
+    Buffer plain(Buffer::Kind::device, 4096, device);
+    rounds = randomized::run_rounds(
+        argc, argv,
+        [&](uint64_t seed) {
+          MPI_Comm comm = mix(seed, 1, 2, 3) == 0 ? reversed : MPI_COMM_WORLD;
+          MPI_Comm cube = make_cube(comm), graph = make_graph(comm, seed);
+          Trial trial(comm, cube, graph);
+          for (uint64_t i = 0; i < 8; ++i) {
+            trial.run(seed + i, memory, small);
+            if (mix(seed, static_cast<int>(i), 5, 2) == 0) plain_calls(comm, plain, seed + i);
+          }
+          MPI_Comm_free(&cube);
+          MPI_Comm_free(&graph);
+        },
+        50);
+  }
+  check_use(rounds);
+  MPI_Comm_free(&reversed);
+  MPI_Finalize();
+  if (rank == 0) std::printf("%ld rounds passed\n", rounds);
+  return 0;
+}
