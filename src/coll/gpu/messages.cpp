@@ -191,6 +191,7 @@ void make_messages(const Call& call, KernelCollective& collective, bool parts) {
     const device::kernel::Regular all = regular_form(call, *shape);
     for (uint32_t peer = 0; peer < collective.size; ++peer) all.messages(collective, peer);
   } else {
+    collective.form = call.op != nullptr ? KernelCollective::reduce : KernelCollective::exchange;
     Irregular messages(collective);
     visit_blocks(call, messages);
   }
