@@ -46,15 +46,15 @@ constexpr uint32_t kTightPollsBeforeSleep = 16;  // of a program that does nothi
 constexpr uint64_t kTightPollNs = 2'000;         // longer between two polls: the program computes
 constexpr int kMaxLockTries = 64;
 constexpr unsigned kArmedRounds = 1u << 31;  // more rounds: the wake-up is armed
-constexpr unsigned kSleptRounds = 1u << 30;  // added after a sleep that nobody ended, until something progresses
-// A wait that has slept in vain sleeps longer, and without yields in between, so that many waiting ranks leave
-// the cores to others: for a part of its age, by which it may end late, and so long that all ranks of a machine
-// together wake up once in kWakeUpIntervalNs. A wake-up takes about 25 us.
+constexpr unsigned kTimedOut = 1u << 30;  // added after a sleep that nobody ended, until something progresses
+// A wait whose sleep has timed out sleeps longer, and without yields in between, so that many waiting ranks
+// leave the cores to others: for a part of its age, by which it may end late, and so long that all ranks of a
+// machine together wake up once in kWakeUpIntervalNs. A wake-up takes about 25 us.
 constexpr uint64_t kAgePerSleep = 32;
 constexpr uint64_t kWakeUpIntervalNs = 500'000;
 constexpr uint64_t kLongestSleepNs = 100'000'000;
 static_assert(kLongestSleepNs < wait_table::kObsoleteNs / 2);
-constexpr unsigned kTimedRounds = 64;        // idle rounds of a wait between two readings of the clock
+constexpr unsigned kTimedRounds = 64;  // idle rounds of a wait between two readings of the clock
 // Calls of progress() per reading of the clock, which takes 25 ns. Idle rounds of a long wait read it anyway.
 constexpr uint32_t kRoundsPerLook = 64;
 constexpr uint64_t kReservedDescriptors = 32;  // left to the program when ranks are watched
@@ -68,11 +68,11 @@ inline bool has_core(const Instance& instance) {
          (instance.notified_when_idle && instance.shm != nullptr && !instance.shm->crowded());
 }
 
-bool slept_in_vain(unsigned rounds) { return (rounds & kSleptRounds) != 0; }
+bool sleep_timed_out(unsigned rounds) { return (rounds & kTimedOut) != 0; }
 
 /// Returns the longest sleep of a wait in ns. `least`: of its first sleeps.
 long sleep_limit(const Instance& instance, const Instance::Wait& wait, long least) {
-  if (!slept_in_vain(wait.idle_rounds)) return least;
+  if (!sleep_timed_out(wait.idle_rounds)) return least;
   const auto members = instance.shm != nullptr ? static_cast<int>(instance.shm->members().size()) : 1;
   const auto ranks = static_cast<uint64_t>(std::max(members, instance.exchange->job().machine_size));
   const uint64_t most = std::clamp<uint64_t>(ranks * kWakeUpIntervalNs, kMaxSleepNs, kLongestSleepNs);
@@ -216,7 +216,7 @@ void Instance::idle(Wait& wait) {
   if (rounds > kArmedRounds) {
     // The same wait continues.
     if (!locked) {
-      rounds = sleep(sleep_limit(*this, wait, longest_sleep())) ? 1 : kSleptRounds + 1;
+      rounds = sleep(sleep_limit(*this, wait, longest_sleep())) ? 1 : kTimedOut + 1;
       return;
     }
     sleep_as_thread(wait);
@@ -269,9 +269,9 @@ void Instance::publish_wait(Wait& wait) {
 /// sleeps.
 void Instance::leave_core(unsigned& rounds) const {
   if (!oversubscribed) return static_cast<void>(::sched_yield());
-  if (slept_in_vain(rounds)) {
+  if (sleep_timed_out(rounds)) {
     arm();
-    rounds = kArmedRounds + kSleptRounds;
+    rounds = kArmedRounds + kTimedOut;
     return;
   }
   const uint64_t before = monotonic_ns();
@@ -310,7 +310,7 @@ void Instance::sleep_as_thread(Wait& wait) {
   const bool notified = sleep(limit);
   lock.lock();
   asleep_ = false;
-  wait.idle_rounds = notified ? 1 : kSleptRounds + 1;
+  wait.idle_rounds = notified ? 1 : kTimedOut + 1;
   progressed_ |= notified;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks that wait while rank 0 sleeps: rank 0 prints how often one of them wakes up in a second, the cores that all of them
-// use together, and how late the last wait ends. usage: waiting SECONDS CALL; CALL: recv, barrier or threads
-// (MPI_THREAD_MULTIPLE).
+// Ranks that wait while rank 0 sleeps: rank 0 prints how often one of them wakes up in a second, the cores
+// that all of them use together, and how late the last wait ends. usage: waiting SECONDS CALL; CALL: recv,
+// barrier or threads (MPI_THREAD_MULTIPLE).
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,8 @@ int main(int argc, char** argv) {
   MPI_Reduce(mine, sum, 2, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
   MPI_Reduce(&mine[2], &late, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
   if (rank == 0)
-    printf("%.1f wake-ups a second, %.4f cores, %.4f s late\n", sum[1] / seconds / (size - 1), sum[0] / seconds, late);
+    printf("%.1f wake-ups a second, %.4f cores, %.4f s late\n", sum[1] / seconds / (size - 1),
+           sum[0] / seconds, late);
   MPI_Finalize();
   return 0;
 }
