@@ -10,7 +10,7 @@ from weft_mpi.machine import cuda, files, pci
 
 UCX_REMEDY = ("install UCX configured with --with-cuda --with-gdrcopy (`ucx_info -d | grep cuda`), and put its "
               "lib folder first in LD_LIBRARY_PATH")  # fmt: skip
-LIBFABRIC_REMEDY = "install libfabric configured with --with-cuda, and on Slingshot the provider cxi or lnx"
+LIBFABRIC_REMEDY = "install libfabric configured with --with-cuda, and on Slingshot the provider cxi"
 RDMA_REMEDY = ("as root: modprobe nvidia_peermem; or use kernel 5.12, an adapter driver with dma-buf support and "
                "NVIDIA's open kernel module")  # fmt: skip
 GPU_DISABLING_VARIABLES = ("UCX_TLS", "UCX_IB_GPU_DIRECT_RDMA", "FI_HMEM_CUDA_USE_GDRCOPY", "FI_HMEM")
