@@ -166,7 +166,7 @@ uint64_t run_due() {
 
 void work() {
   constexpr uint64_t kIdleTurnIntervalNs = 20'000;  // interval of turns of an idle kernel
-  constexpr uint64_t kValueIntervalNs = 10'000;     // interval of looks at an awaited value
+  constexpr uint64_t kValueIntervalNs = 40'000;  // of looks at an awaited value; threads that wait look, too
   ::prctl(PR_SET_TIMERSLACK, 1);
   auto lock = lock_world();
   for (;;) {
