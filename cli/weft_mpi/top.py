@@ -31,7 +31,8 @@ PATHS = {
     "io.written_bytes": "file writes",
 }
 HEADINGS = (
-    "rank", "state", "in MPI", "waits", "for", "delays others", "bytes/s by path", "unexpected", "GPU", "GPU memory",
+    "rank", "state", "in MPI", "waits", "for", "streams wait in", "delays others", "bytes/s by path", "unexpected",
+    "GPU", "GPU memory",
 )  # fmt: skip
 NUMBERS = ("rank", "in MPI", "waits", "delays others", "unexpected", "GPU memory")
 SAME_NODE = 10  # NUMA distance of a GPU from the cores of its own node; -1: unknown
@@ -59,11 +60,11 @@ def add_parser(subparsers):
 
 
 def run(arguments):
-    """Shows live, for each rank of a job on this host, or on all its hosts with --job or --hosts, the share of its time in
-    MPI and in waits, the ranks that it waits for, how much it delays others, bytes per second by path, the number of
-    unexpected messages, the GPUs that it has used (number among the visible ones, PCI address, NUMA distance if another
-    node's) and the GPU memory that the library holds. Reads shared memory only: no rank is stopped, and the job does
-    nothing for it."""
+    """Shows live, for each rank of a job on this host, or on all its hosts with --job or --hosts, the share of its
+    time in MPI and in waits, the ranks that it waits for, the MPI calls in which its GPU streams wait, how much it
+    delays others, bytes per second by path, the number of unexpected messages, the GPUs that it has used (number among
+    the visible ones, PCI address, NUMA distance if another node's) and the GPU memory that the library holds. Reads
+    shared memory only: no rank is stopped, and the job does nothing for it."""
     if not 0 < arguments.interval <= 3600 or arguments.count < 0:
         raise Refusal("--interval is a number of seconds, more than 0 and at most 3600; --count is not negative")
     if arguments.job or arguments.hosts:
@@ -180,6 +181,7 @@ def rows_of(sample, before):
                 percent(rank["inside"]),
                 percent(rank["waiting"]),
                 causes(rank["waits_for"]),
+                ", ".join(stream(one) for one in rank.get("streams", [])),
                 percent(rank["delaying"]) if rank["delaying"] else "",
                 rates(rank["counters"], last.get(rank["rank"]), sample["seconds"]),
                 str(rank["counters"].get("p2p.unexpected_messages", 0)),
@@ -199,6 +201,12 @@ def causes(waits):
     longest = sorted(waits.items(), key=lambda wait: -wait[1])
     named = [("rank " if cause.isdecimal() else "") + cause for cause, share in longest if share >= 0.005]
     return ", ".join(named[:3]) + (", ..." if len(named) > 3 else "")
+
+
+def stream(waiting):
+    """Returns the call for which a GPU stream waits, and its peer."""
+    peer = "" if waiting["peer"] is None else f" with rank {waiting['peer']}"
+    return f"{waiting['stream']}: {waiting['call']}{peer}"
 
 
 def rates(now, before, seconds):

@@ -13,6 +13,7 @@
 #include "base/log.hpp"
 #include "base/relax_core.hpp"
 #include "base/scope.hpp"
+#include "base/stream_wait.hpp"
 #include "core/memory_registry.hpp"
 #include "core/progress_thread.hpp"
 #include "core/remote_memory.hpp"
@@ -21,6 +22,16 @@
 
 namespace weft::core {
 namespace {
+
+/// The rank of StreamWait::waits().
+int awaited_rank(const WaitTarget& target) {
+  using wait_table::What;
+  if (target.request == nullptr && target.operands == nullptr) return StreamWait::kNoMessage;
+  const Operands operands = target.request != nullptr ? target.request->operands() : *target.operands;
+  if (operands.what != What::send && operands.what != What::receive && operands.what != What::probe)
+    return StreamWait::kNoMessage;
+  return operands.rank < 0 ? StreamWait::kAnyRank : operands.rank;
+}
 
 const config::Adjustable adjustable{"progress.spin"};
 config::Size spin{
@@ -261,6 +272,8 @@ void Instance::publish_wait(Wait& wait) {
   look_for_failures(now);
   if (now - wait.since_ns < wait_table::kPublishNs) return;
   waits.publish(wait.record, wait.call, wait.target, wait.since_ns, now);
+  if (StreamWait* const stream = StreamWait::current(); stream != nullptr)
+    stream->waits(awaited_rank(wait.target), now);
   if (shm != nullptr) waits.observe(*shm, now);
 }
 

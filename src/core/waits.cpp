@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cinttypes>
 #include <cstdio>
 
 #include "base/assert.hpp"
 #include "base/counters.hpp"
+#include "base/stream_wait.hpp"
 #include "core/communicator.hpp"
 #include "core/instance.hpp"
 #include "core/wait_communicator.hpp"
@@ -173,6 +175,10 @@ void WaitPublisher::fill(Record& record, const MpiCall& call, const WaitTarget& 
   record.peer_process = has_peer ? world_rank(*comm, operands.rank) : -1;
   copy(record.call, reinterpret_cast<const char*>(call.name & ~wait_table::kReturned));
   copy(record.operation, operands.operation);
+  const StreamWait* const stream = StreamWait::current();
+  if (stream != nullptr && operands.operation == nullptr)
+    std::snprintf(record.operation, sizeof record.operation, "%c%" PRIx64, wait_table::kStreamMark,
+                  stream->stream);
   describe_communicator(record, comm);
   if (record.since.load(std::memory_order_relaxed) != since) record.looked = record.unexpected = 0;
   record.since.store(since, std::memory_order_relaxed);

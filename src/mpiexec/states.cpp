@@ -81,7 +81,9 @@ std::string to_text(const Wait& wait) {
   Line line(kWait);
   line << static_cast<int>(wait.what) << wait.peer << wait.tag << wait.peer_process << int{wait.polls}
        << int{wait.queued} << wait.count << wait.bytes << wait.context << wait.comm_rank << wait.comm_size
-       << wait.seconds << wait.call << wait.operation << wait.comm << int{wait.unexpected.has_value()};
+       << wait.seconds << wait.call << wait.operation << wait.comm << int{wait.stream.has_value()};
+  if (wait.stream) line << *wait.stream;
+  line << int{wait.unexpected.has_value()};
   if (wait.unexpected)
     line << wait.unexpected->source << wait.unexpected->tag << wait.unexpected->bytes
          << wait.unexpected->comm_size << wait.unexpected->comm;
@@ -134,6 +136,7 @@ bool parse_wait(Fields& fields, Wait& wait) {
   fields.read(wait.call);
   fields.read(wait.operation);
   fields.read(wait.comm);
+  if (fields.flag()) fields.read(wait.stream.emplace());
   if (fields.flag()) {
     Wait::Unexpected& message = wait.unexpected.emplace();
     fields.read(message.source);

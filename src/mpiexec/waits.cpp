@@ -17,6 +17,7 @@
 #include <optional>
 #include <set>
 
+#include "base/stream_wait.hpp"
 #include "launch/environment.hpp"
 #include "mpiexec/counters.hpp"
 #include "mpiexec/processes.hpp"
@@ -70,9 +71,14 @@ Wait copy_of(const Record& record) {
             .call = text_of(record.call),
             .operation = text_of(record.operation),
             .comm = text_of(record.comm),
+            .stream = {},
             .members = {},
             .seconds = seconds_since(record.since.load()),
             .unexpected = {}};
+  if (!wait.operation.empty() && wait.operation[0] == wait_table::kStreamMark) {
+    wait.stream = std::strtoull(wait.operation.c_str() + 1, nullptr, 16);
+    wait.operation.clear();
+  }
   if (record.unexpected != 0)
     wait.unexpected = {record.unexpected_source, record.unexpected_tag, record.unexpected_bytes,
                        text_of(record.unexpected_comm), record.unexpected_comm_size};

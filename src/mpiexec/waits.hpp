@@ -33,7 +33,8 @@ struct Wait {
   int comm_rank, comm_size;
   bool of_world;  ///< ranks of the communicator are those of MPI_COMM_WORLD
   std::string call, operation, comm;
-  std::vector<int> members;  ///< ranks of the communicator in MPI_COMM_WORLD; empty: unknown
+  std::optional<uint64_t> stream;  ///< handle of the GPU stream that waits for the call
+  std::vector<int> members;        ///< ranks of the communicator in MPI_COMM_WORLD; empty: unknown
   double seconds;
   /// An unexpected message that a receive or probe may have been meant for.
   struct Unexpected {
@@ -46,6 +47,8 @@ struct Wait {
 
   /// Returns true if the wait ends only when all ranks of the communicator have called.
   [[nodiscard]] bool is_collective() const;
+  /// Returns "stream 0x7f5a10" or "the default stream"; empty: no stream waits for the call.
+  [[nodiscard]] std::string stream_text() const;
   /// Returns what ranks in the same collective have in common, such as "MPI_Barrier".
   [[nodiscard]] std::string collective() const;
 };

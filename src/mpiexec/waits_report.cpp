@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Waits: texts.
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <map>
 #include <set>
@@ -112,7 +113,10 @@ std::string missing_text(const Wait& wait, const AllArrivals& all) {
 
 std::string describe_wait(const Wait& wait, const AllArrivals& all) {
   const std::string call = wait.call.empty() ? "a call" : wait.call;
-  std::string text = wait.queued ? "in a stream: " + call : wait.polls ? "polls " + call : call;
+  std::string text = wait.queued   ? "in a stream: " + call
+                     : wait.stream ? "in " + wait.stream_text() + ": " + call
+                     : wait.polls  ? "polls " + call
+                                   : call;
   if (wait.comm_size > 0) text += " on " + communicator(wait);
   text += (wait.polls ? " for " : " since ") + duration(wait.seconds);
   if (const std::string what = operation(wait); !what.empty()) text += ": " + what;
@@ -164,7 +168,8 @@ std::string to_json(const RankState& rank, const Wait* wait, const AllArrivals& 
   text += ", \"what\": " + json_text(wait->is_collective() && wait->what == What::other
                                          ? "collective"
                                          : kinds[static_cast<size_t>(wait->what) % std::size(kinds)]);
-  text += ", \"in_stream\": " + std::string(wait->queued ? "true" : "false");
+  text += ", \"in_stream\": " + std::string(wait->queued || wait->stream ? "true" : "false");
+  text += ", \"stream\": " + (wait->stream ? json_text(wait->stream_text()) : std::string("null"));
   text += ", \"polls\": " + std::string(wait->polls ? "true" : "false");
   text += ", \"peer\": " + json_or_null(wait->peer, peer && wait->peer != kAny);
   text += ", \"tag\": " + json_or_null(wait->tag, peer && wait->tag != kAny);
@@ -203,6 +208,15 @@ std::string ranks_text(const std::vector<int>& ranks) {
     if (last > i) text += "-" + std::to_string(ranks[last]);
     i = last + 1;
   }
+  return text;
+}
+
+std::string Wait::stream_text() const {
+  constexpr uint64_t kPerThread = 2;  // CU_STREAM_PER_THREAD, the last default stream
+  if (!stream) return "";
+  if (*stream <= kPerThread) return "the default stream";
+  char text[32];
+  snprintf(text, sizeof text, "stream 0x%" PRIx64, *stream);
   return text;
 }
 

@@ -139,7 +139,8 @@ class Watch {
         text += (text.back() == '{' ? "\"" : ", \"") + name_of(cause) + "\": " + share(seconds);
       auto& counters = counters_[rank.pid];
       if (counters == nullptr) counters = std::make_unique<Counters>(rank.pid);
-      text += "}, \"gpus\": " + gpus_of(rank) + ", \"counters\": " + counters->to_json() + "}";
+      text += "}, \"streams\": " + streams_of(rank) + ", \"gpus\": " + gpus_of(rank) +
+              ", \"counters\": " + counters->to_json() + "}";
     }
     text += "], \"conclusions\": [";
     for (const std::string& conclusion : conclusions(lasting(total_)))
@@ -156,6 +157,18 @@ class Watch {
   }
 
  private:
+  /// The GPU streams of a rank that wait for an MPI call; the peer is a rank of MPI_COMM_WORLD.
+  [[nodiscard]] static std::string streams_of(const RankState& rank) {
+    std::string text = "[";
+    for (const Wait& wait : rank.waits) {
+      if (!wait.stream) continue;
+      text += (text.size() > 1 ? ", " : "") + std::string("{\"stream\": ") + json_text(wait.stream_text()) +
+              ", \"call\": " + json_text(wait.call) +
+              ", \"peer\": " + (wait.peer_process >= 0 ? std::to_string(wait.peer_process) : "null") +
+              ", \"seconds\": " + number(wait.seconds) + "}";
+    }
+    return text + "]";
+  }
   /// The GPUs that a rank uses, with their distances from the CPUs on which it may run; -1: unknown.
   [[nodiscard]] std::string gpus_of(const RankState& rank) {
     if (rank.gpus.empty()) return "[]";

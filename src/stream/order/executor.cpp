@@ -62,6 +62,18 @@ void Executor::notify(const Queue& queue) {
   if (!queue.running_) wake_or_create();
 }
 
+void Executor::skip_started(Queue& queue) {
+  for (;;) {
+    Work* work = nullptr;
+    {
+      const std::lock_guard lock(mutex);
+      work = queue.started_behind();
+    }
+    if (work == nullptr) return;
+    work->skip();
+  }
+}
+
 bool Executor::something_may_start() const {
   if (in_flight_.load(std::memory_order_relaxed) != 0) return true;
   return std::any_of(queues_.begin(), queues_.end(),

@@ -28,6 +28,9 @@ class Executor {
   std::mutex mutex;
   /// Under `mutex`: adds a queue.
   void add(std::shared_ptr<Queue> queue);
+  /// Under the instance lock, while a work of `queue` runs, which is overdue: skips the work behind it that
+  /// the GPU has started.
+  void skip_started(Queue& queue);
   /// Under `mutex`: work has been added to the queue, and the GPU may start it.
   void notify(const Queue& queue);
   /// Under the instance lock: nonblocking operations in flight, for which the threads make progress.

@@ -120,8 +120,10 @@ Status Engine::submit(const Submission& submission, std::unique_ptr<Call> call) 
     }
     captured_calls = std::move(*found);
   }
-  auto record = std::make_unique<Record>(submission.comm, submission.name, std::move(call),
-                                         submission.outcomes, *slot, captured);
+  Queue& queue = captured ? static_cast<Queue&>(*captured_calls) : *stream.calls;
+  auto record = std::make_unique<Record>(
+      submission.comm, submission.name, std::move(call), submission.outcomes, *slot,
+      Place{stream.gpu.outer != nullptr ? stream.gpu.outer : stream.gpu.handle, executor, queue}, captured);
   record->after = submission.after;
   record->ended = submission.ended;
   record->done = submission.done;

@@ -60,9 +60,9 @@ class Engine {
     std::shared_ptr<Outcomes> outcomes;
     std::shared_ptr<std::atomic<bool>> after, ended;
     core::Request* done;
-    bool by_host;  ///< the host waits for the stream, starts the call and waits for its end (T10)
+    bool by_host;  ///< the host waits for the stream, starts the call and waits for its end (T11)
   };
-  /// Whether one more stream of the context of this one may wait (T10).
+  /// Whether one more stream of the context of this one may wait (T11).
   [[nodiscard]] bool may_wait(const OrderedStream& stream) const;
   /// Puts the call into its queue and the stream. Releases the instance lock meanwhile.
   [[nodiscard]] Status submit(const Submission& submission, std::unique_ptr<Call> call);
@@ -116,12 +116,18 @@ class Order final : public core::OrderState, public Outcomes, public std::enable
 
   void call_failed(const char* name, const Error& error) override;
   void call_ended(bool captured) override;
+  void call_overdue(const char* name, const Error& error) override {
+    call_failed(name, error);
+    ++overdue_;
+  }
+  void overdue_call_ended() override { --overdue_; }
+  [[nodiscard]] bool overdue() const override { return overdue_ != 0; }
 
  private:
   Engine& engine_;
   OrderedStream* stream_ = nullptr;
   Functions functions_ = Functions::all;
-  uint64_t pending_ = 0;
+  uint64_t pending_ = 0, overdue_ = 0;    // calls
   OrderedStream* last_stream_ = nullptr;  // of the last call
   std::shared_ptr<std::atomic<bool>> last_ended_;
   Status first_error_;

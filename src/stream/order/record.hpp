@@ -30,6 +30,20 @@ class Outcomes {
   virtual ~Outcomes() = default;
   virtual void call_failed(const char* name, const Error& error) = 0;
   virtual void call_ended(bool captured) = 0;
+  /// A call has waited for longer than the limit: its stream goes on, and the call may still end.
+  virtual void call_overdue(const char* name, const Error& error) = 0;
+  virtual void overdue_call_ended() = 0;
+  /// Whether a call is overdue, so that later ones are not executed.
+  [[nodiscard]] virtual bool overdue() const = 0;
+};
+
+class Executor;
+
+/// A stream of the program, as its calls see it.
+struct Place {
+  void* stream;  ///< its handle
+  Executor& executor;
+  Queue& queue;
 };
 
 class Record final : public Work {
@@ -37,22 +51,31 @@ class Record final : public Work {
   /// `done`: finished when the call has run; may be null. `after`: set when the record may start; may be
   /// null.
   Record(core::Communicator& comm, const char* name, std::unique_ptr<Call> call,
-         std::shared_ptr<Outcomes> outcomes, const Slot& words, bool is_captured)
+         std::shared_ptr<Outcomes> outcomes, const Slot& words, const Place& place, bool is_captured)
       : slot(words),
         captured(is_captured),
+        place_(place),
         comm_(core::Ref<core::Communicator>::share(&comm)),
         name_(name),
         call_(std::move(call)),
         outcomes_(std::move(outcomes)) {}
   void run() override;
+  void skip() override;
 
   const Slot slot;
   const bool captured;
   core::Request* done = nullptr;             ///< finished after the call; null: none
   std::shared_ptr<std::atomic<bool>> after;  ///< the call begins when it is true; null: at once
   std::shared_ptr<std::atomic<bool>> ended;  ///< becomes true after the call; null: nobody waits
+  bool skipped = false;                      ///< has ended without having been executed
 
  private:
+  class Limit;
+  void execute();
+  /// The stream goes on, though the call has not ended.
+  void let_stream_go_on();
+  void end();
+  const Place place_;
   core::Ref<core::Communicator> comm_;
   const char* const name_;
   std::unique_ptr<Call> call_;
@@ -68,6 +91,7 @@ class StreamCalls final : public Queue {
   [[nodiscard]] std::unique_ptr<Record> pop();
   [[nodiscard]] Work* started() override;
   void finished(Work& work) override;
+  [[nodiscard]] Work* started_behind() override;
   [[nodiscard]] bool idle() const override { return records_.empty(); }
   void abandon() override { records_.clear(); }
 
@@ -87,6 +111,7 @@ class CapturedCalls final : public Queue {
   void destroy() { destroyed_.store(true, std::memory_order_release); }
   [[nodiscard]] Work* started() override;
   void finished(Work& work) override;
+  [[nodiscard]] Work* started_behind() override;
   [[nodiscard]] bool idle() const override {
     return records_.empty() && !destroyed_.load(std::memory_order_acquire);
   }
