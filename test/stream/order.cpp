@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ordinary calls in stream order: random sequences of all call forms against the same calls on the host,
 // captured graphs, requests, host memory, default streams, windows, errors. On the emulated driver, and
-// unchanged on GPUs.
+// unchanged on GPUs. usage: order [PART [ROUNDS [SEED]]]
 #include <weft.h>
 
 #include <cstdio>
@@ -328,6 +328,7 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   const char* only = argc > 1 ? argv[1] : "";
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 4;
+  if (argc > 3) random_state = static_cast<unsigned>(std::atoi(argv[3]));
   const auto part = [&](const char* name, auto&& run) {
     if (*only != '\0' && std::strcmp(only, "all") != 0 && std::strcmp(only, name) != 0) return;
     run();

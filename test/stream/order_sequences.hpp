@@ -16,10 +16,11 @@ namespace weft::test::ordered {
 using namespace weft::test::enqueued;
 
 inline constexpr size_t kCallCount = std::size(kCalls);
+/// State of random_below(), equal on all ranks.
+inline unsigned random_state = 7;
 inline unsigned random_below(unsigned limit) {
-  static unsigned state = 7;
-  state = state * 1664525u + 1013904223u;
-  return (state >> 8) % limit;
+  random_state = random_state * 1664525u + 1013904223u;
+  return (random_state >> 8) % limit;
 }
 
 /// Buffers of one call: `source` is copied to `in` in the stream before it, `out` to `result` after it.
