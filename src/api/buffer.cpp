@@ -6,6 +6,7 @@
 #include "api/impl.hpp"
 #include "api/requests.hpp"
 #include "p2p/p2p.hpp"
+#include "stream/ordered.hpp"
 
 namespace weft::api::impl {
 namespace {
@@ -15,7 +16,9 @@ Status attach(const void* owner, void* buffer, MPI_Count size) {
   return p2p::attach_buffer(*g_instance, owner, buffer, size);
 }
 
+// Sends that are enqueued in a GPU stream still need the buffer.
 Status detach(const void* owner, void* buffer_addr, MPI_Count* size) {
+  stream::wait_for_enqueued(*g_instance);
   auto attached = p2p::detach_buffer(*g_instance, owner);
   if (!attached) return std::move(attached).error();
   *static_cast<void**>(buffer_addr) = attached->address;
@@ -24,6 +27,7 @@ Status detach(const void* owner, void* buffer_addr, MPI_Count* size) {
 }
 
 Status flush(const void* owner) {
+  stream::wait_for_enqueued(*g_instance);
   p2p::flush_buffer(*g_instance, owner);
   return {};
 }

@@ -155,9 +155,14 @@ Stream* stream_of(const core::Communicator& comm) {
   return nullptr;
 }
 
-void settle_all(core::Instance& instance) {
-  order::Engine* const engine = Streams::of(instance).engine.get();
+void wait_for_enqueued(core::Instance& instance) {
+  order::Engine* const engine =
+      instance.gpu_streams != nullptr ? Streams::of(instance).engine.get() : nullptr;
   if (engine != nullptr) core::wait_until(instance, [&] { return engine->pending == 0; });
+}
+
+void settle_all(core::Instance& instance) {
+  wait_for_enqueued(instance);
   for (Queue* queue : Streams::of(instance).queues)
     if (const Status settled = queue->settle(); !settled.ok())
       log::write(log::Level::warn, "enqueued operations at MPI_Finalize: %s",

@@ -16,6 +16,9 @@ namespace weft::stream {
 /// Local. Errc::unsupported: the stream cannot await words in memory.
 [[nodiscard]] Status set_stream(core::Communicator& comm, Stream* stream,
                                 order::Order::Functions functions = order::Order::Functions::all);
+/// Waits until the calls that are enqueued in streams have run; captured ones have not been launched by the
+/// library and do not count.
+void wait_for_enqueued(core::Instance& instance);
 /// Before MPI ends, without the instance lock: ends the threads that execute calls in stream order.
 void end_threads(core::Instance& instance);
 

@@ -122,6 +122,25 @@ void requests(const OrderComm& ordered, const Plain& plain) {
       plain.comm);  // the request of the send has been freed: its buffer is in use until the neighbor has it
 }
 
+/// Buffered sends in the stream need the buffer until they have run, though the program detaches it at once.
+void buffered(const OrderComm& ordered) {
+  Buffer out(Kind::device, 4000, device), in(Kind::device, 4000, device);
+  std::vector<char> memory(4000 + MPI_BSEND_OVERHEAD);
+  for (int round = 0; round < 3; ++round) {
+    out.write(pattern(4000, rank, round));
+    expect_class(MPI_Buffer_attach(memory.data(), static_cast<int>(memory.size())), MPI_SUCCESS,
+                 "MPI_Buffer_attach");
+    MPI_Bsend(out.data(), 1000, MPI_INT, right(), 9, ordered.comm);
+    MPI_Recv(in.data(), 1000, MPI_INT, left(), 9, ordered.comm, MPI_STATUS_IGNORE);
+    void* address = nullptr;
+    int size = 0;
+    expect_class(MPI_Buffer_detach(&address, &size), MPI_SUCCESS, "MPI_Buffer_detach");
+    expect(address == memory.data(), "the detached buffer");
+    ordered.synchronize();
+    expect(in.read() == pattern(4000, left(), round), "a buffered message");
+  }
+}
+
 /// Only even ranks have a stream; then the stream changes; then none has one.
 void some_ranks(const OrderComm& ordered, const Plain& plain) {
   MPI_Comm comm;
@@ -344,6 +363,7 @@ int main(int argc, char** argv) {
     part("sequences", [&] { sequences(ordered, plain, rounds, 2 * static_cast<int>(kCallCount)); });
     part("graphs", [&] { graphs(ordered, plain, 50, 3), graphs(ordered, plain, 5000, 2); });
     part("requests", [&] { requests(ordered, plain); });
+    part("buffered", [&] { buffered(ordered); });
     part("some_ranks", [&] { some_ranks(ordered, plain); });
     part("default_stream", [&] { default_stream(); });
     part("captures", [&] { refused_in_captures(ordered); });
