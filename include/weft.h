@@ -188,8 +188,9 @@ int MPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int val
    MPIX_Info_set_hex. The CUDA stream must outlive the communicators created with it; a default stream
    belongs to the GPU that is current. "weft_stream_order" = "true": ordinary calls on communicators of the
    stream are enqueued (docs/streams.md). "weft_stream_order_pinned" = "true": they access pinned host memory
-   in stream order, too. Without "type" (or with MPI_INFO_NULL) the stream has no GPU. MPIX_Stream_free frees
-   the handle. */
+   in stream order, too. "weft_stream_kernels" = "true": only kernels may execute enqueued operations, not the
+   host; MPIX_Stream_comm_create fails otherwise, on all ranks, with MPI_ERR_UNSUPPORTED_OPERATION. Without
+   "type" (or with MPI_INFO_NULL) the stream has no GPU. MPIX_Stream_free frees the handle. */
 int MPIX_Stream_create(MPI_Info info, MPIX_Stream* stream);
 int MPIX_Stream_free(MPIX_Stream* stream);
 
@@ -200,6 +201,12 @@ int MPIX_Stream_free(MPIX_Stream* stream);
    stream.
    */
 int MPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm);
+/* Puts the operations that are enqueued on comm from now on into another CUDA stream of the same GPU, which
+   may be a default stream. comm must be of MPIX_Stream_comm_create, with kernels that execute its operations.
+   The caller makes cuda_stream, a cudaStream_t, wait for the earlier operations, as with an event. Before
+   MPI_Comm_free, which waits for the current stream of comm only, do the same. Local. MPI_ERR_COMM: comm has
+   no such stream, or nonblocking enqueued operations without a wait. */
+int MPIX_Stream_comm_redirect(MPI_Comm comm, void* cuda_stream);
 /* MPIX_Stream_comm_create with count streams (1 or more, each may be MPIX_STREAM_NULL); count may differ
    between ranks. MPIX_Stream_send and related calls send from a stream of one rank to a stream of another and
    match only each other. Other operations work as on a duplicate of comm; nothing can be enqueued. */

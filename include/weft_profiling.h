@@ -29,6 +29,7 @@ int PMPIX_Stream_free(MPIX_Stream* stream);
 int PMPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm);
 int PMPIX_Stream_comm_create_multiplex(MPI_Comm comm, int count, MPIX_Stream array_of_streams[],
                                        MPI_Comm* newcomm);
+int PMPIX_Stream_comm_redirect(MPI_Comm comm, void* cuda_stream);
 int PMPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* stream);
 int PMPIX_Comm_set_stream(MPI_Comm comm, MPIX_Stream stream);
 int PMPIX_Comm_stream_error(MPI_Comm comm, int* errorclass);

@@ -230,4 +230,17 @@ extern "C" {
 WEFT_ENQUEUE(, int);
 WEFT_ENQUEUE(_c, MPI_Count);
 
+WEFT_EXPORT int PMPIX_Stream_comm_redirect(MPI_Comm comm, void* cuda_stream) {
+  EntryPoint entry("MPIX_Stream_comm_redirect");
+  return guarded(entry, [&]() -> int {
+    weft::core::Communicator* object = to_communicator(comm);
+    if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
+    entry.set_error_owner(*object);
+    auto queue = weft::stream::queue_of(*object);
+    if (!queue) return entry.fail(std::move(queue).error());
+    return entry.finish((*queue)->redirect(cuda_stream));
+  });
+}
+WEFT_ALIAS(MPIX_Stream_comm_redirect, (MPI_Comm comm, void* cuda_stream));
+
 }  // extern "C"

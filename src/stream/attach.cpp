@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Attaching queues to communicators, and detaching them.
 #include <algorithm>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.hpp"
@@ -30,7 +32,8 @@ enum Passed : uint8_t {
   gpu_stream = 1,
   default_stream = 2,  ///< no kernels can be put into it
   in_order = 4,        ///< ordinary calls are to be enqueued
-  failed = 8
+  failed = 8,
+  kernels_only = 16  ///< the host must not execute enqueued operations
 };
 
 Result<std::vector<uint8_t>> gather(core::Communicator& comm, unsigned mine) {
@@ -53,6 +56,16 @@ Status check_same(const std::vector<uint8_t>& all, bool has_gpu) {
                               ", the stream of rank " + std::to_string(other - all.begin()) + " is " +
                               (has_gpu ? "not a GPU stream" : "a GPU stream") +
                               ": pass the same kind, or set the hint weft_stream_order of a stream");
+}
+
+/// Lets kernels leave when a communicator is revoked, also while the application waits for their stream.
+void watch_revocations(core::Instance& instance) {
+  Streams& streams = Streams::of(instance);
+  if (std::exchange(streams.watches_revocations, true)) return;
+  instance.failures.on_revoked([&instance](core::Communicator& comm) {
+    if (instance.gpu_streams == nullptr) return;
+    for (Queue* queue : Streams::of(instance).queues) queue->cancel_if_of(comm);
+  });
 }
 
 /// Collective: the host executes the operations of all ranks, by ordinary matching.
@@ -99,8 +112,17 @@ Status attach(core::Communicator& comm, core::Ref<Stream> stream) {
   unsigned mine = has_gpu ? gpu_stream : 0;
   if (has_gpu && device::is_default_stream(stream->gpu->handle)) mine |= default_stream;
   if (stream && stream->in_order) mine |= in_order;
+  if (stream && stream->kernels_only) mine |= kernels_only;
   auto all = gather(comm, mine);
   if (!all) return std::move(all).error();
+  const bool needs_kernels = any(*all, kernels_only);
+  const auto without_kernels = [](const std::string& why) {
+    return Error(Errc::unsupported,
+                 "the hint weft_stream_kernels of a stream is true, but no kernels can execute "
+                 "enqueued operations: " +
+                     why);
+  };
+  if (needs_kernels && any(*all, in_order)) return without_kernels("weft_stream_order is true, too");
   if (any(*all, in_order)) return attach_by_host(comm, std::move(stream), Order::Functions::all);
   WEFT_TRY(check_same(*all, has_gpu));
   if (!has_gpu) {
@@ -108,17 +130,24 @@ Status attach(core::Communicator& comm, core::Ref<Stream> stream) {
     return {};
   }
   if (any(*all, default_stream)) {
+    if (needs_kernels) return without_kernels("a rank passes a default stream");
     by_host.hit("a rank passes a default stream: create one (cudaStreamCreateWithFlags)");
     return attach_by_host(comm, std::move(stream), Order::Functions::enqueue_only);
   }
-  auto mailbox = Mailbox::create(comm, *stream->gpu);
+  if (needs_kernels && comm.size() > static_cast<int>(device::kernel::Collective::kRanks))
+    return without_kernels("collectives support " + std::to_string(device::kernel::Collective::kRanks) +
+                           " ranks");
+  auto mailbox = Mailbox::create(comm, *stream->gpu, needs_kernels);
   if (!mailbox) {
     if (mailbox.error().code() != Errc::unsupported) return std::move(mailbox).error();
+    if (needs_kernels) return without_kernels(mailbox.error().message());
     by_host.hit(mailbox.error().message());
     return attach_by_host(comm, std::move(stream), Order::Functions::enqueue_only);
   }
   auto queue = std::make_unique<Queue>(comm, std::move(stream), std::move(*mailbox));
   Streams::of(comm.instance).queues.push_back(queue.get());
+  watch_revocations(comm.instance);
+  if (comm.instance.failures.revoked(comm)) queue->cancel_if_of(comm);
   comm.stream = std::move(queue);
   return {};
 }

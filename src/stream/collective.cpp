@@ -67,7 +67,7 @@ Status Queue::check_supported(const coll::Call& call) const {
 /// A communicator of one rank: a copy.
 Status Queue::copy_single_rank(const coll::Call& call) {
   if (!sends(call)) return {};
-  return device::enqueue_copy(*stream_->gpu, call.recv.address, call.send.address, call.bytes);
+  return device::enqueue_copy(target_, call.recv.address, call.send.address, call.bytes);
 }
 
 Status Queue::collective(const coll::Call& call) {
@@ -93,7 +93,7 @@ Status Queue::collective(const coll::Call& call) {
     launched.control[rank] = mailbox_->control_of(rank);
   }
   launched.synchronizing = synchronizes(call, plan.protocol) ? 1 : 0;
-  WEFT_TRY(device::enqueue_collective(*stream_->gpu, launched, plan.protocol, plan.blocks, plan.threads));
+  WEFT_TRY(device::enqueue_collective(target_, launched, plan.protocol, plan.blocks, plan.threads));
   return report_fault();
 }
 

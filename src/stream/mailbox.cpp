@@ -71,7 +71,8 @@ void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
 
-Result<std::unique_ptr<Mailbox>> Mailbox::create(core::Communicator& comm, const device::UserStream& stream) {
+Result<std::unique_ptr<Mailbox>> Mailbox::create(core::Communicator& comm, const device::UserStream& stream,
+                                                 bool own_gpus) {
   std::unique_ptr<Mailbox> mailbox(new Mailbox(comm.instance, static_cast<uint32_t>(comm.size()), stream));
   Descriptor mine{};
   Status made = mailbox->allocate(comm);
@@ -92,6 +93,7 @@ Result<std::unique_ptr<Mailbox>> Mailbox::create(core::Communicator& comm, const
   std::vector<coll::gpu::RankGpu> gpus;
   for (const Descriptor& descriptor : *descriptors) gpus.push_back(descriptor.gpu);
   mailbox->max_blocks_ = coll::gpu::record_sharing(gpus, comm.rank(), stream.device);
+  if (own_gpus && mapped.ok()) mapped = coll::gpu::check_sharing(gpus);
   Outcome outcome{};
   write_reason(outcome.reason, mapped);
   auto outcomes = gather(comm, outcome);

@@ -17,15 +17,22 @@ namespace weft::stream {
 class Mailbox {
  public:
   /// Collective over `comm`; every rank gets the same outcome. Errc::unsupported, with the rank and its
-  /// reason, if the GPU of some rank cannot map the regions of all others.
+  /// reason, if the GPU of some rank cannot map the regions of all others. `own_gpus`: also if ranks share a
+  /// GPU without MPS, whose kernels would wait for each other in time slices.
   [[nodiscard]] static Result<std::unique_ptr<Mailbox>> create(core::Communicator& comm,
-                                                               const device::UserStream& stream);
+                                                               const device::UserStream& stream,
+                                                               bool own_gpus);
   ~Mailbox();  ///< unmaps the peers' regions only: peers may still use the own region
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
   /// Collective, when no kernel uses the regions any more. Unmaps the peers' regions, then frees the own
   /// region.
   [[nodiscard]] Status close(core::Communicator& comm);
+  /// Instead of close() when a rank has failed or the communicator is revoked. Keeps the own region until the
+  /// process ends, since kernels of peers may still write to it.
+  void close_alone() { unmap(); }
+  /// Makes the kernels of the communicator leave, now and later.
+  void cancel() { __atomic_store_n(&fault_->cancelled, 1, __ATOMIC_RELEASE); }
 
   /// Written by kernels, in pinned host memory.
   [[nodiscard]] device::kernel::enqueue::Fault& fault() const { return *fault_; }

@@ -60,8 +60,9 @@ Slab<Request>& Request::slab() {
 Queue::Queue(core::Communicator& comm, core::Ref<Stream> stream, std::unique_ptr<Mailbox> mailbox)
     : comm_(comm),
       stream_(std::move(stream)),
+      target_(*stream_->gpu),
       mailbox_(std::move(mailbox)),
-      self_messages_(*stream_->gpu, mailbox_->self_buffer(static_cast<uint32_t>(comm.rank())),
+      self_messages_(target_, mailbox_->self_buffer(static_cast<uint32_t>(comm.rank())),
                      Mailbox::kSelfBufferBytes, comm.rank()),
       view_(comm, mailbox_->beats()) {}
 
@@ -160,7 +161,7 @@ Status Queue::launch(const Chosen& required) {
   }
   head.helpers = static_cast<uint16_t>(std::min(helpers, contract::kMaxHelpers));
   head.independent = head.required == head.count && !any_successor && head.helpers == 0;
-  WEFT_TRY(device::enqueue(*stream_->gpu, batch));
+  WEFT_TRY(device::enqueue(target_, batch));
   used_ = true;
   size_t kept = 0;
   for (size_t i = 0; i < pending_.size(); ++i) {
@@ -201,6 +202,16 @@ Status Queue::check_ranks() {
   if (!alive.ok() || !mailbox_->cancelled()) return alive;
   return Error(Errc::proc_aborted,
                "a rank of the communicator has ended without MPI_Finalize: look for its own last messages");
+}
+
+Status Queue::redirect(void* handle) {
+  if (!pending_.empty() || !self_messages_.idle())
+    return Error(
+        Errc::comm,
+        "nonblocking enqueued operations of the communicator are unfinished: enqueue their wait before "
+        "another stream is used");
+  target_.handle = handle;
+  return {};
 }
 
 /// After a failure: ends the requests without their operations.
@@ -363,7 +374,7 @@ bool Queue::poll() {
   next_poll_ns_ = now + kPollIntervalNs;
   auto captured = capturing();
   if (!captured.ok() || *captured || pending_.front().captured) return false;
-  auto idle = device::idle(*stream_->gpu);
+  auto idle = device::idle(target_);
   if (!idle.ok() || !*idle) return false;
   return launch({}).ok();
 }
@@ -379,7 +390,7 @@ Status Queue::check_idle() {
   if (!captured) return std::move(captured).error();
   if (*captured)
     return Error(Errc::comm, "the communicator's stream is being captured: end the capture first");
-  auto idle = device::idle(*stream_->gpu);
+  auto idle = device::idle(target_);
   if (!idle) return std::move(idle).error();
   used_ = !*idle;
   return {};
@@ -391,6 +402,10 @@ Status Queue::close() {
                  "enqueued operations of the communicator have no wait or no matching operation: enqueue it "
                  "before MPI_Comm_free");
   WEFT_TRY(settle());
+  if (mailbox_->cancelled() || !comm_.instance.failures.check(comm_).ok()) {
+    mailbox_->close_alone();
+    return {};
+  }
   WEFT_TRY(mailbox_->close(comm_));
   return report_fault();
 }

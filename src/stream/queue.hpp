@@ -40,7 +40,15 @@ class Queue final : public core::StreamState, public core::Poller {
   /// Makes the stream wait for the requests, which end. `statuses`: empty, or one each.
   [[nodiscard]] Status wait(std::span<Request* const> requests, std::span<const StatusAddress> statuses);
 
-  /// Collective: waits for the stream, then closes the mailbox.
+  /// Enqueues later operations in another stream of the same GPU, which the caller orders behind the earlier
+  /// ones. Default streams may be passed.
+  [[nodiscard]] Status redirect(void* handle);
+  /// Makes kernels leave if `comm` is the communicator of the queue, which has been revoked.
+  void cancel_if_of(const core::Communicator& comm) {
+    if (&comm == &comm_) mailbox_->cancel();
+  }
+
+  /// Collective: waits for the stream, then closes the mailbox; local after a failure or revocation.
   [[nodiscard]] Status close();
   /// Waits until the stream has completed the enqueued operations.
   [[nodiscard]] Status settle();
@@ -66,7 +74,7 @@ class Queue final : public core::StreamState, public core::Poller {
   [[nodiscard]] Status copy_single_rank(const coll::Call& call);
   [[nodiscard]] Status complete_last();
   [[nodiscard]] Status same_capture(bool now) const;
-  [[nodiscard]] Result<bool> capturing() const { return device::capturing(*stream_->gpu); }
+  [[nodiscard]] Result<bool> capturing() const { return device::capturing(target_); }
   [[nodiscard]] uint16_t allocate_state(bool captured);
   [[nodiscard]] Status write_status(StatusAddress status, const core::Completion& completion) const;
   [[nodiscard]] Status report_fault();
@@ -78,6 +86,7 @@ class Queue final : public core::StreamState, public core::Poller {
 
   core::Communicator& comm_;
   core::Ref<Stream> stream_;
+  device::UserStream target_;  // that of stream_, unless redirected
   std::unique_ptr<Mailbox> mailbox_;
   SelfMessages self_messages_;
   View view_;

@@ -59,7 +59,7 @@ class SelfMessages {
   [[nodiscard]] Status copy_to_buffer(Send& send);
   [[nodiscard]] std::optional<uint64_t> find_offset(uint64_t bytes, bool captured) const;
 
-  const device::UserStream stream_;
+  const device::UserStream& stream_;  // of the queue, which may change it
   const uint64_t buffer_,
       half_bytes_;  // the second half is for captured messages, whose graph may run at any time
   const int self_;  // rank

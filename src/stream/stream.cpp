@@ -65,11 +65,14 @@ Result<Stream*> Stream::create(const core::Info* info) {
   if (!in_order) return std::move(in_order).error();
   auto pinned = flag(info, "weft_stream_order_pinned");
   if (!pinned) return std::move(pinned).error();
+  auto kernels = flag(info, "weft_stream_kernels");
+  if (!kernels) return std::move(kernels).error();
   Stream* stream = slab().create();
   if (stream == nullptr) return Error(Errc::no_mem, "too many streams: free some");
   stream->gpu = gpu;
   stream->in_order = *in_order;
   stream->pinned_in_order = *pinned;
+  stream->kernels_only = *kernels;
   return stream;
 }
 

@@ -15,13 +15,14 @@ namespace weft::stream {
 class Stream final : public core::Counted {
  public:
   /// Created from hints: type = cudaStream_t with value = its bytes in hexadecimal digits; without type: no
-  /// GPU stream. weft_stream_order, weft_stream_order_pinned: "true" or "false".
+  /// GPU stream. weft_stream_order, weft_stream_order_pinned, weft_stream_kernels: "true" or "false".
   static Result<Stream*> create(const core::Info* info);
   static Slab<Stream>& slab();
 
   std::optional<device::UserStream> gpu;
   bool in_order = false;         ///< ordinary calls on communicators of the stream are enqueued
   bool pinned_in_order = false;  ///< pinned host memory is accessed in stream order, too
+  bool kernels_only = false;     ///< the host must not execute enqueued operations
 
  private:
   void destroy() override;

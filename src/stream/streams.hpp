@@ -22,6 +22,7 @@ struct Streams final : core::RetainedState {
   std::vector<Queue*> queues;             ///< all, for MPI_Finalize
   std::unique_ptr<Canceller> canceller;   ///< null: no thread
   std::unique_ptr<order::Engine> engine;  ///< null: no call was enqueued in stream order
+  bool watches_revocations = false;       ///< revoked communicators cancel their kernels
 };
 
 }  // namespace weft::stream
