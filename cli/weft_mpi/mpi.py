@@ -14,6 +14,7 @@ ANY_SOURCE = -1
 IN_PLACE = 1  # an address
 STATUS_IGNORE = STREAM_NULL = None
 ERR_OTHER = 16
+ERR_UNSUPPORTED_OPERATION = 55
 FAILURES = (16001, 16002, 16003)  # MPIX_ERR_PROC_FAILED, MPIX_ERR_PROC_FAILED_PENDING, MPIX_ERR_REVOKED of weft.h
 MAX_MESSAGE = 4096
 
@@ -53,8 +54,10 @@ COLLECTIVES = {  # whose nonblocking forms have a request as well
     "Scatter_c": "pchpchih",
     "Reduce_scatter_block_c": "ppchhh",
     "Reduce_scatter_c": "ppPhhh",
+    "Alltoall_c": "pchpchh",
     "Alltoallv_c": "pPPhpPPhh",
 }
+ENQUEUED = ("Bcast_c", "Allreduce_c", "Allgather_c", "Reduce_scatter_block_c", "Alltoall_c")
 
 
 def nonblocking(name: str) -> str:
@@ -87,6 +90,16 @@ FUNCTIONS = {
     "MPIX_Comm_get_failed": "hP",
     "MPIX_Last_error_message": "piP",
     "MPIX_Job_name": "piP",
+    "MPIX_Comm_is_revoked": "hP",
+    "MPI_Info_create": "P",
+    "MPI_Info_set": "hss",
+    "MPI_Info_free": "P",
+    "MPIX_Info_set_hex": "hsPi",
+    "MPIX_Stream_create": "hP",
+    "MPIX_Stream_free": "P",
+    "MPIX_Stream_comm_create": "hhP",
+    "MPIX_Stream_comm_redirect": "hp",
+    **{"MPIX_" + name[:-2] + "_enqueue_c": COLLECTIVES[name] for name in ENQUEUED},
     **{"MPI_" + name: types for name, types in COLLECTIVES.items()},
     **{"MPI_" + nonblocking(name): types + "P" for name, types in COLLECTIVES.items()},
 }

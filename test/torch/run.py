@@ -93,6 +93,9 @@ class Torch(unittest.TestCase):
             "mpiexec", "-n", "2", "python", edges, "other_backend", MASTER_ADDR="127.0.0.1", MASTER_PORT="29533"
         )
 
+    def test_stream_order(self):
+        self.run_in("python", os.path.join(HERE, "stream_order.py"))
+
     def test_store_before_launchers(self):
         """The variables of another launcher, as of a job of Slurm in which torchrun runs, do not matter."""
         self.torchrun(2, "process_group.py", "messages", **OTHER_JOB)

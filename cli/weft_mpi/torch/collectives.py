@@ -83,26 +83,28 @@ def broadcast(tensor: torch.Tensor, root: int) -> Call:
     return Call("Bcast_c", (buffer.data_ptr(), size_of(buffer), BYTE, root), (buffer,), finish)
 
 
-def allreduce(tensor: torch.Tensor, operation, library) -> Call:
-    how = reduction(operation, tensor.dtype, library)
+def allreduce(tensor: torch.Tensor, operation, processes: int, library) -> Call:
+    how = reduction(operation, tensor, processes, library)
     buffer, finish = tensor, None
-    if how.wider is not None or not is_direct(tensor):
+    if how.wider is not None or how.terms is not None or not is_direct(tensor):
         buffer = input_of(how.before(tensor.detach()))
-        finish = lambda: tensor.detach().copy_(buffer)  # noqa: E731
+        finish = lambda: tensor.detach().copy_(how.after(buffer))  # noqa: E731
+    elif how.divisor:
+        finish = lambda: how.after(tensor.detach())  # noqa: E731
     arguments = (mpi.IN_PLACE, buffer.data_ptr(), buffer.numel(), how.datatype, how.operation)
     return Call("Allreduce_c", arguments, (buffer, *how.keep), finish)
 
 
-def reduce(tensor: torch.Tensor, operation, root: int, rank: int, library) -> Call:
+def reduce(tensor: torch.Tensor, operation, root: int, rank: int, processes: int, library) -> Call:
     """The tensors of processes other than the root do not change."""
-    how = reduction(operation, tensor.dtype, library)
+    how = reduction(operation, tensor, processes, library)
     source = input_of(how.before(tensor.detach()))
     keep = (source, *how.keep)
     if rank != root:
         return Call("Reduce_c", (source.data_ptr(), None, source.numel(), how.datatype, how.operation, root), keep)
     buffer = torch.empty_like(source)
     arguments = (source.data_ptr(), buffer.data_ptr(), source.numel(), how.datatype, how.operation, root)
-    return Call("Reduce_c", arguments, (*keep, buffer), lambda: tensor.detach().copy_(buffer))
+    return Call("Reduce_c", arguments, (*keep, buffer), lambda: tensor.detach().copy_(how.after(buffer)))
 
 
 def allgather(output: torch.Tensor, source: torch.Tensor, processes: int) -> Call:
@@ -176,13 +178,13 @@ def scatter(output: torch.Tensor, sources, root: int, rank: int, processes: int)
 
 def reduce_scatter(output: torch.Tensor, source: torch.Tensor, operation, processes: int, library) -> Call:
     check_elements("reduce_scatter", source, output, processes)
-    how = reduction(operation, source.dtype, library)
+    how = reduction(operation, source, processes, library)
     source = input_of(how.before(source.detach()))
     direct = is_direct(output) and how.wider is None
     buffer = output if direct else torch.empty(output.shape, dtype=source.dtype, device=source.device)
     source = apart(source, buffer)
     arguments = (source.data_ptr(), buffer.data_ptr(), buffer.numel(), how.datatype, how.operation)
-    finish = None if direct else lambda: output.detach().copy_(buffer)
+    finish = None if direct and not how.divisor else lambda: output.detach().copy_(how.after(buffer))
     return Call("Reduce_scatter_block_c", arguments, (source, buffer, *how.keep), finish)
 
 
@@ -194,23 +196,27 @@ def reduce_scatter_list(output: torch.Tensor, sources, operation, rank: int, pro
     check_own("reduce_scatter", sources[rank], output)
     if all(tensor.numel() == output.numel() for tensor in sources):
         return reduce_scatter(output, flat(sources), operation, processes, library)
-    how = reduction(operation, output.dtype, library)
+    how = reduction(operation, output, processes, library)
     source = how.before(flat(sources))
     buffer = torch.empty(output.numel(), dtype=source.dtype, device=source.device)
     counts, _ = layout([tensor.numel() for tensor in sources])
     arguments = (source.data_ptr(), buffer.data_ptr(), counts, how.datatype, how.operation)
-    finish = lambda: output.detach().copy_(buffer.view(output.shape))  # noqa: E731
+    finish = lambda: output.detach().copy_(how.after(buffer).view(output.shape))  # noqa: E731
     return Call("Reduce_scatter_c", arguments, (source, buffer, *how.keep), finish)
 
 
 def alltoall(output: torch.Tensor, source: torch.Tensor, output_sizes, input_sizes, processes: int) -> Call:
-    """The sizes are numbers of rows for each process; none: all have equally many. Always the same call of MPI, since some
-    processes may leave their sizes out."""
+    """The sizes are numbers of rows for each process; none: all have equally many. On the host always the same call of MPI, since
+    some processes may leave their sizes out; on GPUs all do so or none."""
     check_same((output, source))
     buffer, finish = output_of(output)
     source = apart(input_of(source), buffer)
     if not output_sizes and not input_sizes:
         check_rows(output, source, processes)
+        if source.is_cuda:  # kernels execute it, but not the other one
+            bytes_ = size_of(source) // processes
+            arguments = (source.data_ptr(), bytes_, BYTE, buffer.data_ptr(), bytes_, BYTE)
+            return Call("Alltoall_c", arguments, (source, buffer), finish)
         counts = layout([size_of(source) // processes] * processes) * 2
     else:
         counts = (*row_layout(source, input_sizes, processes), *row_layout(buffer, output_sizes, processes))

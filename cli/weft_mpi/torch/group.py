@@ -15,11 +15,12 @@ from torch.distributed import DistBackendError, ProcessGroup
 
 from weft_mpi import mpi
 from weft_mpi.processes import Job
-from weft_mpi.torch import capture, collectives, monitored, sparse
+from weft_mpi.torch import capture, collectives, monitored, sparse, streams
 from weft_mpi.torch.collectives import Call
 from weft_mpi.torch.options import one, row, with_options
 from weft_mpi.torch.work import NO_TIME, Work, service, synchronize
 
+ABORTED = "another process has aborted the group, e.g. since its time limit was over"
 NONBLOCKING = {name: mpi.nonblocking(name) for name in (*mpi.COLLECTIVES, "Send_c", "Recv_c")}
 
 
@@ -36,8 +37,9 @@ class WeftGroup(ProcessGroup):
         self.time_limit = timeout.total_seconds()
         self.comm = comm
         self.failure: str | None = None
-        self.failure_lock = threading.Lock()
+        self.failure_lock, self.kernels_lock = threading.Lock(), threading.Lock()
         self.text_of_name, self.description = "", ""
+        self.kernels: dict[int, streams.Kernels | None] = {}  # by GPU; None: the host executes its operations
 
     # Queries of torch.
 
@@ -97,6 +99,9 @@ class WeftGroup(ProcessGroup):
         for work in service.outstanding(self):
             self.revoke("the process group was destroyed while operations were in flight")
             work.end()
+        for kernels in filter(None, self.kernels.values()):
+            kernels.end()
+        self.kernels = {}
         with self.failure_lock:
             comm, self.comm = self.comm, None
         if comm is not None:
@@ -115,6 +120,9 @@ class WeftGroup(ProcessGroup):
             if self.failure is None and self.comm is not None:
                 self.failure = why
                 self.library.Comm_revoke(self.comm)
+                for kernels in filter(None, list(self.kernels.values())):
+                    if kernels.comm.value:
+                        self.library.Comm_revoke(kernels.comm)
 
     def failed(self, name: str, code: int) -> Exception:
         """Returns the exception for a failed call of this thread. Other processes learn of the failure."""
@@ -123,11 +131,20 @@ class WeftGroup(ProcessGroup):
             failure = DistBackendError(f"weft: {name}: {error}")
             failure.__cause__ = error.__cause__
             return failure
+        self.look_for_ended()
+        return DistBackendError(f"weft: {name}: {self.failure or ABORTED}")
+
+    def revoked_by_others(self) -> None:
+        """A communicator of the group is revoked: ends the operations on the others."""
+        if not self.look_for_ended():
+            self.revoke(ABORTED)
+
+    def look_for_ended(self) -> bool:
+        """Ends the group if one of its processes has ended. Returns whether one has."""
         ended = self._ended_ranks()
         if ended:
             self.revoke(f"rank {', '.join(map(str, ended))} of the group has ended")
-        reason = self.failure or "another process has aborted the group, e.g. since its time limit was over"
-        return DistBackendError(f"weft: {name}: {reason}")
+        return bool(ended)
 
     def _ended_ranks(self) -> list[int]:
         """Returns the ranks in this group of the processes that are known to have ended."""
@@ -148,6 +165,11 @@ class WeftGroup(ProcessGroup):
         """Starts the nonblocking forms of the calls, and waits for them if the program does."""
         if self.comm is None:
             raise DistBackendError(f"weft: {name}: the process group was destroyed")
+        keep = calls[0].keep if calls else ()
+        if keep and keep[0].is_cuda:
+            kernels = self.kernels.get(keep[0].device.index, False) or self.kernels_for(keep[0].device, calls)
+            if kernels and kernels.supports(calls):
+                return kernels.run(name, calls, options, result)
         device = capture.device_of(calls)
         if device is not None:
             return capture.run(self, name, calls, result, device)
@@ -173,6 +195,18 @@ class WeftGroup(ProcessGroup):
             work.watch()
         return work
 
+    def kernels_for(self, device: torch.device, calls: list[Call]) -> streams.Kernels | None:
+        """Returns what executes collectives on tensors of the GPU. Collective over the group at the first such call, which must
+        not be captured."""
+        if device.index in self.kernels:
+            return self.kernels[device.index]
+        if calls[0].function not in mpi.ENQUEUED or capture.is_capturing(device):
+            return None
+        with self.kernels_lock, torch.cuda.device(device):
+            if device.index not in self.kernels:
+                self.kernels[device.index] = streams.make(self, device)
+            return self.kernels[device.index]
+
     def deadline(self, timeout: timedelta) -> float:
         """Returns the end (time.monotonic()) of an operation that begins now; without a time limit of its own: the group's."""
         return time.monotonic() + (timeout.total_seconds() if timeout > NO_TIME else self.time_limit)
@@ -189,17 +223,19 @@ class WeftGroup(ProcessGroup):
         tensor = one(tensors)
         if tensor.is_sparse:
             return sparse.allreduce(self, tensor, opts)
-        return self.run("all_reduce", [collectives.allreduce(tensor, opts.reduceOp, self.library)], opts, [tensor])
+        return self.run(
+            "all_reduce", [collectives.allreduce(tensor, opts.reduceOp, self.processes, self.library)], opts, [tensor]
+        )
 
     @with_options(c10d.AllreduceCoalescedOptions, 1)
     def allreduce_coalesced(self, tensors, opts):
-        calls = [collectives.allreduce(tensor, opts.reduceOp, self.library) for tensor in tensors]
+        calls = [collectives.allreduce(tensor, opts.reduceOp, self.processes, self.library) for tensor in tensors]
         return self.run("all_reduce_coalesced", calls, opts, tensors)
 
     @with_options(c10d.ReduceOptions, 1)
     def reduce(self, tensors, opts):
         tensor = one(tensors)
-        call = collectives.reduce(tensor, opts.reduceOp, opts.rootRank, self.number, self.library)
+        call = collectives.reduce(tensor, opts.reduceOp, opts.rootRank, self.number, self.processes, self.library)
         return self.run("reduce", [call], opts, [tensor])
 
     @with_options(c10d.AllgatherOptions, 2)

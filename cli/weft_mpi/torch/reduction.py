@@ -36,6 +36,7 @@ TYPES.update({getattr(torch, name): code for name, code in FP8.items() if hasatt
 WIDER = {  # types that MPI does not have
     getattr(torch, name): torch.float32 for name in ("float8_e4m3fnuz", "float8_e5m2fnuz") if hasattr(torch, name)
 }
+SCALED_BY_TORCH = {torch.float32, torch.float64, torch.float16, torch.bfloat16}
 OPERATIONS = {
     ReduceOp.SUM: SUM,
     ReduceOp.AVG: AVG,
@@ -64,19 +65,28 @@ class PremulSum:
 
 class Reduction(NamedTuple):
     """How one reduction is computed. operation: a handle of MPI; wider: the type in which the elements are sent, or None for
-    their own; keep: tensors that must live until the call is complete."""
+    their own; keep: tensors that must live until the call is complete. terms: computes a new tensor of what is reduced; divisor:
+    what the result is divided by, if not 0."""
 
     operation: object
     datatype: int
     wider: torch.dtype | None
     keep: tuple = ()
+    terms: object = None
+    divisor: int = 0
 
     def before(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns the elements to reduce."""
         if self.wider is not None:
             tensor = tensor.to(self.wider)
+        if self.terms is not None:
+            tensor = self.terms(tensor)
         assert TYPES[tensor.dtype] == self.datatype, tensor.dtype
         return tensor
+
+    def after(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns the result, in the same tensor, of the elements that the operation has computed."""
+        return tensor.div_(self.divisor) if self.divisor else tensor
 
 
 @functools.cache
@@ -98,13 +108,29 @@ def plain(kind, dtype: torch.dtype) -> Reduction:
     return Reduction(code, datatype, wider)
 
 
-def reduction(operation: ReduceOp, dtype: torch.dtype, library) -> Reduction:
-    """Returns the reduction of elements of this type. Raises ValueError if there is none."""
-    kind = operation.op
+def scaled(how: Reduction, kind, factor, dtype: torch.dtype, processes: int) -> Reduction:
+    """Returns the reduction as a sum, for which kernels exist, and a step before or after it by torch. A mean of half precision
+    divides before, since the sum may be no number of the type."""
+    if kind == ReduceOp.AVG and dtype is not torch.float16:
+        return how._replace(operation=SUM, divisor=processes)
+    return how._replace(
+        operation=SUM, terms=lambda tensor: tensor.div(processes) if factor is None else tensor.mul(factor)
+    )
+
+
+def reduction(operation: ReduceOp, tensor: torch.Tensor, processes: int, library) -> Reduction:
+    """Returns the reduction of elements of the type of a tensor. Raises ValueError if there is none."""
+    dtype, kind = tensor.dtype, operation.op
     how = plain(kind, dtype)
     if kind != ReduceOp.PREMUL_SUM:
+        if kind == ReduceOp.AVG and tensor.is_cuda and dtype in SCALED_BY_TORCH:
+            return scaled(how, kind, None, dtype, processes)
         return how
     factor = operation.__getstate__()[1]
+    if tensor.is_cuda and dtype in SCALED_BY_TORCH:
+        if isinstance(factor, torch.Tensor):
+            factor = factor.reshape(()).to(dtype)
+        return scaled(how, kind, factor, dtype, processes)
     if not isinstance(factor, torch.Tensor):
         factor = torch.tensor(factor)
     factor = factor.reshape(()).to(how.wider or dtype).contiguous()

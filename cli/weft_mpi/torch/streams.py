@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Streams: collectives on GPU tensors, which kernels execute in streams of torch (MPIX_Stream_comm_create), so that the host
+# neither waits nor takes part. A call that the program waits for goes into the current stream; others go into a stream of the
+# group, which waits for the current stream. A thread watches them, since kernels that wait for a rank know no time limit.
+from __future__ import annotations
+
+import atexit
+import ctypes
+import threading
+import time
+from collections import deque
+from datetime import timedelta
+
+import torch
+from torch._C._distributed_c10d import Work as BaseWork
+from torch.distributed import DistBackendError
+
+from weft_mpi import mpi
+from weft_mpi.torch.reduction import AVG
+from weft_mpi.torch.work import NO_TIME, Work, service
+
+REDUCTIONS = ("Allreduce_c", "Reduce_scatter_block_c")
+HIGH_PRIORITY = -1  # of the stream of a group: its kernels start before waiting kernels of the program
+TICK, LONGEST_SILENCE = 5e-3, 1.0  # seconds between two looks of the thread; after its last work until it sleeps
+SLOW = 0.1  # seconds after which the ranks that an operation waits for are looked at
+RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+
+current_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # None: a torch without CUDA
+is_capturing = torch.cuda.is_current_stream_capturing
+
+
+class Kernels:
+    """The communicator of a process group for one GPU. Its operations are in one order, also across streams: each stream waits
+    for the operation before, unless a capture begins or ends between the two. Made by make()."""
+
+    def __init__(self, group, device: torch.device) -> None:
+        self.group, self.device, self.index = group, device, device.index
+        self.comm, self.stream_handle = ctypes.c_void_p(), ctypes.c_void_p()
+        self.own = torch.cuda.Stream(device, priority=HIGH_PRIORITY)
+        self.own_raw = self.target = self.own.cuda_stream  # target: where the communicator puts operations
+        self.streams = {self.own_raw: self.own}
+        self.last: torch.cuda.Event | None = None  # the end of the latest operation outside of captures,
+        self.last_raw = -1  # and its stream
+        self.lock = threading.Lock()
+        self.supported: dict[tuple, bool] = {}
+        # Operations in their order: (event, deadline, begin, name, keep). keep: None if nothing else refers to the event.
+        self.watched: deque = deque()
+        self.free: list[torch.cuda.Event] = []
+        self.done = Done(group)
+        library = group.library
+        self.functions = {name: getattr(library, name[:-2] + "_enqueue_c") for name in mpi.ENQUEUED}
+        self.redirect = library.Stream_comm_redirect
+
+    def supports(self, calls) -> bool:
+        """Returns whether kernels can execute the calls: equal on all ranks, as it depends on functions and types only."""
+        for call in calls:
+            if call.function not in mpi.ENQUEUED:  # the host executes all others
+                return False
+            if call.function in REDUCTIONS:
+                key = call.function, call.arguments[3], call.arguments[4]
+                known = self.supported.get(key)
+                if known is None:
+                    known = self._probe(call)
+                    if isinstance(key[2], int):
+                        self.supported[key] = known
+                if not known:
+                    return False
+        return True
+
+    def _probe(self, call) -> bool:
+        """Asks with a call of no elements whether a kernel computes the reduction."""
+        if not isinstance(call.arguments[4], int) or call.arguments[4] == AVG:
+            return False
+        address = call.arguments[1]
+        code = self.functions[call.function](mpi.IN_PLACE, address, 0, *call.arguments[3:], self.comm)
+        if code == 0:
+            return True
+        error = self.group.job.error(code)
+        if error.error_class != mpi.ERR_UNSUPPORTED_OPERATION:
+            raise self.group.failed("a reduction", code)
+        return False
+
+    def run(self, name: str, calls, options, result) -> BaseWork:
+        """Enqueues the calls. Returns at once."""
+        group = self.group
+        if group.failure is not None:
+            raise DistBackendError(f"weft: {name}: {group.failure}")
+        if self.index != torch.cuda.current_device():
+            with torch.cuda.device(self.index):
+                return self.run(name, calls, options, result)
+        captured = is_capturing()
+        asynchronous = not captured and getattr(options, "asyncOp", True)
+        with self.lock:
+            raw, stream = self._order(captured, asynchronous)
+            for call in calls:
+                code = self.functions[call.function](*call.arguments, self.comm)
+                if code:
+                    raise group.failed(name, code)
+            self._finish(calls, stream, asynchronous)
+            if captured:
+                event = stream.record_event()
+                return StreamWork(self, name, result, event, [calls], True)
+            event = self.free.pop() if self.free and not asynchronous else torch.cuda.Event()
+            event.record(stream)
+            self.last, self.last_raw = event, raw
+            keep = [calls] if asynchronous else None
+            self._watch(event, name, options, keep)
+        return StreamWork(self, name, result, event, keep, False) if asynchronous else self.done
+
+    def _order(self, captured: bool, asynchronous: bool) -> tuple:
+        """Returns the stream for the next operation, which follows the operations before and the current stream."""
+        raw = current_raw_stream(self.index)
+        stream = self.streams.get(raw)
+        if stream is None:
+            stream = self.streams[raw] = torch.cuda.current_stream(self.device)
+        ordered = captured or self.last is None or raw == self.last_raw
+        if asynchronous:
+            self.own.wait_event(stream.record_event())
+            raw, stream = self.own_raw, self.own
+        if not ordered and raw != self.last_raw:
+            stream.wait_event(self.last)
+        if raw != self.target:
+            self._redirect(raw)
+        return raw, stream
+
+    def _watch(self, event, name: str, options, keep) -> None:
+        now = time.monotonic()
+        limit = getattr(options, "timeout", NO_TIME)
+        limit = limit.total_seconds() if limit > NO_TIME else self.group.time_limit
+        self.watched.append((event, now + limit, now, name, keep))
+        if watch.idle:
+            watch.wake()
+
+    def _redirect(self, raw: int) -> None:
+        code = self.redirect(self.comm, raw)
+        if code:
+            raise self.group.failed("another stream", code)
+        self.target = raw
+
+    def _finish(self, calls, stream, asynchronous: bool) -> None:
+        finishes = [call.finish for call in calls if call.finish is not None]
+        if not finishes:
+            return
+        with torch.no_grad():
+            if not asynchronous:
+                for finish in finishes:
+                    finish()
+                return
+            with torch.cuda.stream(stream):
+                for finish in finishes:
+                    finish()
+
+    # Called by the thread.
+
+    def look(self, now: float) -> bool:
+        """Forgets the operations that are complete, and ends the group if one takes too long or a rank has ended. Returns whether
+        operations remain."""
+        watched, group = self.watched, self.group
+        while watched:
+            event, deadline, begin, name, keep = watched[0]
+            if not event.query():
+                if group.failure is None:
+                    if deadline < now:
+                        group.expire(name)
+                    elif begin + SLOW < now:
+                        group.look_for_ended()
+                return True
+            if keep is None:
+                self.free.append(event)
+            else:
+                keep.clear()
+            watched.popleft()
+        return False
+
+    def progress(self) -> None:
+        """Lets MPI learn of revocations by other ranks, which end the kernels."""
+        flag = ctypes.c_int()
+        if not self.lock.acquire(blocking=False):
+            return
+        try:
+            if self.comm.value:
+                self.group.library.Comm_is_revoked(self.comm, ctypes.byref(flag))
+        finally:
+            self.lock.release()
+        if flag.value and self.group.failure is None:
+            self.group.revoked_by_others()
+
+    def end(self) -> None:
+        """Collective: waits for the operations, then frees the communicator."""
+        while self.last is not None and not self.last.query():
+            time.sleep(TICK)  # the thread applies the time limits
+        watch.remove(self)
+        with self.lock, torch.cuda.device(self.index):
+            self._redirect(self.own_raw)  # all operations are complete
+            with self.group.failure_lock:
+                comm, self.comm = self.comm, ctypes.c_void_p()
+            library = self.group.library
+            if library.Comm_free(ctypes.byref(comm)):
+                self.group.job.communicators += 1  # the session cannot be finalized
+            library.Stream_free(ctypes.byref(self.stream_handle))
+
+
+def make(group, device: torch.device) -> Kernels | None:
+    """Collective over the group. None, on all ranks: kernels cannot execute its operations, since its ranks are on several hosts,
+    are too many or share GPUs."""
+    kernels, library, job = Kernels(group, device), group.library, group.job
+    info = ctypes.c_void_p()
+    job.check(library.Info_create(ctypes.byref(info)))
+    for key, value in (("type", "cudaStream_t"), ("weft_stream_kernels", "true")):
+        job.check(library.Info_set(info, key.encode(), value.encode()))
+    value = ctypes.c_void_p(kernels.own_raw)
+    job.check(library.Info_set_hex(info, b"value", ctypes.byref(value), ctypes.sizeof(value)))
+    job.check(library.Stream_create(info, ctypes.byref(kernels.stream_handle)))
+    library.Info_free(ctypes.byref(info))
+    service.begin_wait(Work(group, "the first collective on GPU tensors"), group.deadline(NO_TIME))
+    try:
+        code = library.Stream_comm_create(group.comm, kernels.stream_handle, ctypes.byref(kernels.comm))
+    finally:
+        service.end_wait()
+    if code == 0:
+        watch.add(kernels)
+        return kernels
+    library.Stream_free(ctypes.byref(kernels.stream_handle))
+    if job.error(code).error_class == mpi.ERR_UNSUPPORTED_OPERATION:
+        return None
+    raise group.failed("the first collective on GPU tensors", code)
+
+
+class Done(BaseWork):
+    """An operation in the current stream: nothing has to wait for it."""
+
+    def __init__(self, group) -> None:
+        super().__init__()
+        self.group = group
+
+    def wait(self, timeout: timedelta = NO_TIME) -> bool:
+        if self.group.failure is not None:
+            raise DistBackendError(f"weft: {self.group.failure}")
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return self.group.failure is None
+
+    def result(self) -> list:
+        return []
+
+
+class StreamWork(BaseWork):
+    """An operation in a stream. wait() lets the current stream wait for it, not the host."""
+
+    def __init__(self, kernels: Kernels, name: str, result, event, keep: list, captured: bool) -> None:
+        super().__init__()
+        self.kernels, self.name, self.outputs, self.event = kernels, name, list(result), event
+        self.keep, self.captured = keep, captured
+        self.issuer = current_raw_stream(kernels.index)
+        self.future: torch.futures.Future | None = None
+
+    def wait(self, timeout: timedelta = NO_TIME) -> bool:
+        kernels = self.kernels
+        if kernels.group.failure is not None:
+            raise self.exception()
+        torch.cuda.current_stream(kernels.device).wait_event(self.event)
+        if current_raw_stream(kernels.index) == self.issuer:
+            self.keep.clear()  # memory that is freed now is used again in the order of this stream
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return self.captured or self.kernels.group.failure is not None or self.event.query()
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> Exception | None:
+        failure = self.kernels.group.failure
+        return None if failure is None else DistBackendError(f"weft: {self.name}: {failure}")
+
+    def source_rank(self) -> int:
+        return -1
+
+    _source_rank = source_rank
+
+    def result(self) -> list[torch.Tensor]:
+        return self.outputs
+
+    def get_future(self) -> torch.futures.Future:
+        """Returns a future that is complete at once: its callbacks run in streams that wait for the operation."""
+        kernels = self.kernels
+        if self.future is None:
+            self.future = torch.futures.Future(devices=[kernels.device])
+            if kernels.group.failure is not None:
+                self.future.set_exception(self.exception())
+            else:
+                # A stream that is not captured must not take part in a capture without an end there.
+                stream = torch.cuda.current_stream(kernels.device) if self.captured else kernels.own
+                with torch.cuda.stream(stream):
+                    stream.wait_event(self.event)
+                    self.future.set_result(self.outputs)
+        return self.future
+
+
+class Watch:
+    """The thread that looks at the operations of all groups. It sleeps while there are none."""
+
+    def __init__(self) -> None:
+        self.all: list[Kernels] = []
+        self.awake = threading.Event()
+        self.idle = True
+        self.thread: threading.Thread | None = None
+        self.ending = False
+
+    def add(self, kernels: Kernels) -> None:
+        self.all = [*self.all, kernels]
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._run, name="weft-streams", daemon=True)
+            self.thread.start()
+            atexit.register(self._stop)
+
+    def remove(self, kernels: Kernels) -> None:
+        self.all = [other for other in self.all if other is not kernels]
+
+    def wake(self) -> None:
+        self.idle = False
+        self.awake.set()
+
+    def _run(self) -> None:
+        relax_capture()
+        last = time.monotonic()
+        while not self.ending:
+            now = time.monotonic()
+            busy = [kernels for kernels in self.all if self._look(kernels, now)]
+            for kernels in busy:
+                kernels.progress()
+            if busy:
+                last = now
+            elif now - last > LONGEST_SILENCE:
+                self.awake.clear()
+                self.idle = True
+                if not any(kernels.watched for kernels in self.all):  # an operation that has found the thread awake
+                    self.awake.wait()
+                self.idle = False
+                last = time.monotonic()
+            time.sleep(TICK)
+
+    def _look(self, kernels: Kernels, now: float) -> bool:
+        if torch.cuda.current_device() != kernels.index:
+            torch.cuda.set_device(kernels.index)  # otherwise the thread would create a context on GPU 0
+        return kernels.look(now)
+
+    def _stop(self) -> None:
+        self.ending = True
+        self.wake()
+        self.thread.join(timeout=1)
+
+
+def relax_capture() -> None:
+    """Lets this thread look at events while another one captures a graph, which would be invalid otherwise."""
+    mode = ctypes.c_int(RELAXED)
+    ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+
+
+watch = Watch()

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# The order of a group's operations in streams, without a GPU: streams and events that only record what they are asked for.
+# usage: stream_order.py [time]: the second prints the time of issuing an operation instead
+import sys
+import time
+import types
+import unittest
+from datetime import timedelta
+
+import torch
+
+WAITED, NOT_WAITED = False, True
+state = types.SimpleNamespace(current=0, captured=False, streams=0)
+log = []
+
+
+class Stream:
+    def __init__(self, device=None, priority=0, raw=None):
+        state.streams += raw is None
+        self.cuda_stream = 100 * state.streams if raw is None else raw
+
+    def wait_event(self, event):
+        log.append(f"{self.cuda_stream} waits for {event.stream}")
+
+    def record_event(self):
+        event = Event()
+        event.record(self)
+        return event
+
+
+class Event:
+    complete = True
+
+    def record(self, stream):
+        self.stream = stream.cuda_stream
+
+    def query(self):
+        return self.complete
+
+
+class Guard:
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __enter__(self):
+        self.before, state.current = state.current, getattr(self.stream, "cuda_stream", state.current)
+
+    def __exit__(self, *_):
+        state.current = self.before
+
+
+def replace_cuda():
+    cuda = torch.cuda
+    cuda.Stream, cuda.Event, cuda.stream, cuda.device = Stream, Event, Guard, Guard
+    cuda.current_device, cuda.current_stream = lambda: 0, lambda _device=None: Stream(raw=state.current)
+    cuda.is_current_stream_capturing = lambda: state.captured
+    torch._C._cuda_getCurrentRawStream = lambda _index: state.current
+
+
+replace_cuda()
+if not hasattr(torch.distributed.Backend, "WEFT"):
+    import weft_mpi.torch  # noqa: F401
+from weft_mpi.torch import streams  # noqa: E402
+from weft_mpi.torch.collectives import Call  # noqa: E402
+
+
+class Library:
+    """Functions that succeed; collectives record the stream into which they go."""
+
+    def __init__(self):
+        self.target = None
+
+    def Stream_comm_redirect(self, _comm, raw):
+        self.target = raw
+        return 0
+
+    def __getattr__(self, name):
+        if name.endswith("_enqueue_c"):
+            return lambda *_: log.append(f"{name[:-10].lower()} in {self.target}") or 0
+        return lambda *_: 0
+
+
+def kernels():
+    group = types.SimpleNamespace(library=Library(), failure=None, time_limit=100.0, revoked=[], job=None)
+    group.expire = lambda name: setattr(group, "failure", f"Timed out in {name}")
+    group.look_for_ended = lambda: False
+    made = streams.Kernels(group, torch.device("cuda", 0))
+    streams.watch.idle = False  # no thread
+    group.library.target = made.own_raw
+    return made
+
+
+def run(of, asynchronous, finish=None):
+    options = types.SimpleNamespace(asyncOp=asynchronous, timeout=timedelta(0))
+    return of.run("x", [Call("Allreduce_c", (1, 2, 3, 528, 33), (), finish)], options, [])
+
+
+class Order(unittest.TestCase):
+    def setUp(self):
+        state.current, state.captured, Event.complete = 0, False, True
+        self.kernels = kernels()
+        self.own = self.kernels.own_raw
+        log.clear()
+
+    def recorded(self):
+        found = list(log)
+        log.clear()
+        return found
+
+    def test_current_stream(self):
+        run(self.kernels, WAITED)
+        run(self.kernels, WAITED, lambda: log.append(f"finish in {state.current}"))
+        self.assertEqual(self.recorded(), ["allreduce in 0", "allreduce in 0", "finish in 0"])
+
+    def test_own_stream(self):
+        own = self.own
+        run(self.kernels, WAITED)
+        work = run(self.kernels, NOT_WAITED, lambda: log.append(f"finish in {state.current}"))
+        self.assertEqual(
+            self.recorded(), ["allreduce in 0", f"{own} waits for 0", f"allreduce in {own}", f"finish in {own}"]
+        )
+        run(self.kernels, WAITED)
+        self.assertEqual(self.recorded(), [f"0 waits for {own}", "allreduce in 0"])
+        state.current = 5
+        work.wait()
+        self.assertEqual((self.recorded(), len(work.keep)), ([f"5 waits for {own}"], 1))  # memory of stream 0
+        state.current = 0
+        work.wait()
+        self.assertEqual((self.recorded(), len(work.keep)), ([f"0 waits for {own}"], 0))
+
+    def test_other_streams(self):
+        for state.current in (0, 5, 0):
+            run(self.kernels, WAITED)
+        self.assertEqual(
+            self.recorded(), ["allreduce in 0", "5 waits for 0", "allreduce in 5", "0 waits for 5", "allreduce in 0"]
+        )
+        state.current = 5
+        run(self.kernels, NOT_WAITED)  # the current stream does not follow the last operation
+        self.assertEqual(
+            self.recorded(),
+            [f"{self.own} waits for 5", f"{self.own} waits for 0", f"allreduce in {self.own}"],
+        )
+
+    def test_capture(self):
+        run(self.kernels, WAITED)
+        state.current, state.captured = 8, True
+        work = run(self.kernels, NOT_WAITED)
+        work.wait()
+        self.assertEqual(self.recorded(), ["allreduce in 0", "allreduce in 8", "8 waits for 8"])
+        state.captured = False
+        run(self.kernels, WAITED)  # events of the capture do not count
+        self.assertEqual(self.recorded(), ["8 waits for 0", "allreduce in 8"])
+
+    def test_look(self):
+        run(self.kernels, WAITED)
+        work = run(self.kernels, NOT_WAITED)
+        now = time.monotonic()
+        Event.complete = False
+        self.assertTrue(self.kernels.look(now))
+        self.assertIsNone(self.kernels.group.failure)
+        self.assertTrue(self.kernels.look(now + 200))
+        self.assertEqual(self.kernels.group.failure, "Timed out in x")
+        Event.complete = True
+        self.assertFalse(self.kernels.look(now))
+        self.assertEqual((len(self.kernels.free), len(work.keep)), (1, 0))
+        for call in (work.wait, lambda: run(self.kernels, WAITED), self.kernels.done.wait):
+            with self.assertRaisesRegex(torch.distributed.DistBackendError, "Timed out in x"):
+                call()
+
+
+def measure():
+    made, count, best = kernels(), 5000, 1e9
+    made.functions["Allreduce_c"] = lambda *_: 0
+    for _ in range(10):
+        begin = time.perf_counter()
+        for _ in range(count):
+            run(made, WAITED)
+        best = min(best, (time.perf_counter() - begin) / count * 1e6)
+        made.look(time.monotonic())
+    print(f"issuing an operation, without CUDA and MPI: {best:.1f} us")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["time"]:
+        measure()
+    else:
+        unittest.main()
