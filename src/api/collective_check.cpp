@@ -16,7 +16,7 @@ namespace {
 
 using coll::Collective;
 
-const config::Scopes of_job{config::Scope::job, {"check"}};  // the comparison is collective
+const config::Scopes checks_of_job{config::Scope::job, {"check"}};  // the comparison is collective
 
 /// Arguments of one rank; -1 and "": not compared.
 struct Arguments {
