@@ -253,7 +253,8 @@ class Plan:
         condition = self._condition(parameter)
         count = length if length.startswith("static_cast") else f"static_cast<size_t>({length})"
         some = "" if length.startswith("static_cast") else f" && {length} > 0"
-        self._refuse(f"{condition}{name} == nullptr{some}", f'null_pointer("{name}")')
+        null = f"CountArray({name}).empty()" if parameter.poly else f"{name} == nullptr"
+        self._refuse(f"{condition}{null}{some}", f'null_pointer("{name}")')
         if kind == "DATATYPE" and parameter.direction == "in":
             flag = "true" if self.committed else "false"
             self._scan(

@@ -166,26 +166,35 @@ def entry_point(api, function, large, implemented):
 
 
 def _shares_widths(function, implemented):
-    """True if the variants of a cold function differ in the type of counts alone: both call one function."""
+    """True if both variants of a function call one function, since they differ in the type of counts alone: cold functions, and
+    functions that take longer than a few nanoseconds in any case (nonblocking collectives, arrays of counts)."""
     counts = [p for p in function.parameters if p.poly]
+    arrays = any(p.is_array for p in counts)
+    collective = function.find("COMMUNICATOR") is not None and not any(
+        p.kind == "RANK" and p.name in ("source", "dest") for p in function.parameters
+    )
+    slow = not function.now and collective and (arrays or function.find("REQUEST") is not None)
     return (
-        function.cold
+        (slow or (function.cold and not arrays))
         and function.name in implemented
         and function.has_large
         and not function.passes_large
         and not any(p.large_only for p in function.parameters)
-        and not any(p.is_array or p.is_out or p.kind == "POLYFUNCTION" for p in counts)
+        and not any(p.is_out or p.kind == "POLYFUNCTION" for p in counts)
     )
 
 
 def _shared_widths(api, function):
     """The definitions of both variants of a function."""
-    head, _, parameters = function.prototype(True, "any_").partition("(")
+    result, name = function.return_type, f"any_{function.c_name(True)}"
+    shared = function.visible(True)
+    parameters = [f"CountArray {p.name}" if p.poly and p.is_array else p.declaration(True) for p in shared]
     text = "\n".join("  " + line for line in _body(api, function, True, "call"))
-    definitions = f"\nstatic {head}(const char* call, {parameters} {{\n{text}\n}}\n"
+    alone = "" if function.cold else "__attribute__((noinline)) "
+    definitions = f"\nstatic {alone}{result} {name}({', '.join(['const char* call', *parameters])}) {{\n{text}\n}}\n"
+    passed = ", ".join(f"CountArray({p.name})" if p.poly and p.is_array else p.name for p in shared)
     for large in function.widths():
-        passed = ", ".join(p.name for p in function.visible(large))
-        call = f'return any_{function.c_name(True)}("{function.c_name(large)}", {passed});'
+        call = f'return {name}("{function.c_name(large)}", {passed});'
         definitions += _exported(function, large, "  " + call)
     return definitions
 

@@ -28,7 +28,7 @@ import manual  # noqa: E402
 import model  # noqa: E402
 import scan  # noqa: E402
 
-FILES = 7
+FILES = 6
 COLD_FILES = 4  # without a function that messages wait for, compiled with less optimisation
 COMPAT = ("mpich", "openmpi")  # interfaces of spec/compat_NAME.json
 COMPAT_FILES = 2
