@@ -6,24 +6,32 @@
 namespace weft::core {
 namespace {
 
-enum Mapping { by_cost, one_side, always };
+enum Mapping { automatic, one_side, always, by_cost };
 config::Choice setting_mapping{
     "gpu.mapping",
-    one_side,
-    {"auto", "one_side", "always"},
-    "When GPU memory of the program is mapped by other processes: one_side (that of one side of a message "
-    "with "
-    "its first message; that of the other side when puts would have saved as much time as a mapping takes), "
-    "always (the memory of both sides at once), auto (when the messages that were copied through bounce "
-    "buffers have cost as much time as a mapping)."};
+    automatic,
+    {"auto", "one_side", "always", "by_cost"},
+    "When GPU memory of the program is mapped by other processes: auto (for messages when those that were "
+    "copied through bounce buffers have cost as much time as a mapping, for collectives at once), one_side "
+    "(that of one side of a message with its first message; that of the other side when puts would have "
+    "saved "
+    "as much), always (the memory of both sides at once), by_cost (auto, for collectives too)."};
 
 constexpr size_t kMaxEntries = 8192;
 
 }  // namespace
 
 bool MappingRule::maps_at_once(Alternative alternative) {
-  return setting_mapping.index() == always ||
-         (setting_mapping.index() == one_side && alternative == Alternative::none);
+  switch (setting_mapping.index()) {
+    case always:
+      return true;
+    case one_side:
+      return alternative != Alternative::other_side;
+    case by_cost:
+      return false;
+    default:
+      return alternative == Alternative::regions;
+  }
 }
 
 bool MappingRule::bought(const Key& key, Alternative alternative) {

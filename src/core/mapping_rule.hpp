@@ -23,6 +23,7 @@ class MappingRule {
   /// How an access moves its data without the mapping.
   enum class Alternative : uint8_t {
     none,        ///< through memory of the library, or not at all: no side has a mapping
+    regions,     ///< of a collective: through regions of the library, in one call by all ranks
     other_side,  ///< of a put: the receiver moves them, by a mapping of its own or from a bounce buffer
   };
   /// Extra time of an access that has no other path than the mapping.

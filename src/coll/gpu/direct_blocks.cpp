@@ -70,8 +70,9 @@ Status DirectBuffers::map(const Destinations& theirs, uint32_t peer, uint32_t ra
   transport::cuda_ipc::Mapping* mappings[kMostRegions] = {};
   for (uint32_t i = 0; i < theirs.regions; ++i) {
     if (bytes[i] == 0) continue;
-    if (!comm_.instance.memory->mapping_pays({process, false, theirs.region[i].buffer_id},
-                                             [&] { return region_extra_ns(bytes[i]); }))
+    if (!comm_.instance.memory->mapping_pays(
+            {process, false, theirs.region[i].buffer_id}, [&] { return region_extra_ns(bytes[i]); },
+            core::MappingRule::Alternative::regions))
       return not_mapped_yet();
     auto mapping = comm_.instance.memory->open(process, theirs.region[i], nullptr, near);
     if (!mapping) return std::move(mapping).error();

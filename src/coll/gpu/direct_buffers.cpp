@@ -276,8 +276,9 @@ Status DirectBuffers::map(const Call& call, const std::vector<Descriptor>& descr
     }
     if (!stores_remotely(call) || moved == 0 || !(exchange || device::kernel::member(c.targets, rank)))
       continue;
-    if (!comm_.instance.memory->mapping_pays({peer, false, descriptor.region.buffer_id},
-                                             [&] { return region_extra_ns(moved); })) {
+    if (!comm_.instance.memory->mapping_pays(
+            {peer, false, descriptor.region.buffer_id}, [&] { return region_extra_ns(moved); },
+            core::MappingRule::Alternative::regions)) {
       pays = false;
       continue;
     }
