@@ -167,7 +167,7 @@ class WeftGroup(ProcessGroup):
             raise DistBackendError(f"weft: {name}: the process group was destroyed")
         keep = calls[0].keep if calls else ()
         if keep and keep[0].is_cuda:
-            kernels = self.kernels.get(keep[0].device.index, False) or self.kernels_for(keep[0].device, calls)
+            kernels = self.kernels.get(keep[0].device.index, False) or self.kernels_for(keep[0].device, name, calls)
             if kernels and kernels.supports(calls):
                 return kernels.run(name, calls, options, result)
         device = capture.device_of(calls)
@@ -195,7 +195,7 @@ class WeftGroup(ProcessGroup):
             work.watch()
         return work
 
-    def kernels_for(self, device: torch.device, calls: list[Call]) -> streams.Kernels | None:
+    def kernels_for(self, device: torch.device, name: str, calls: list[Call]) -> streams.Kernels | None:
         """Returns what executes collectives on tensors of the GPU. Collective over the group at the first such call, which must
         not be captured."""
         if device.index in self.kernels:
@@ -204,7 +204,7 @@ class WeftGroup(ProcessGroup):
             return None
         with self.kernels_lock, torch.cuda.device(device):
             if device.index not in self.kernels:
-                self.kernels[device.index] = streams.make(self, device)
+                self.kernels[device.index] = streams.make(self, device, name)
             return self.kernels[device.index]
 
     def deadline(self, timeout: timedelta) -> float:

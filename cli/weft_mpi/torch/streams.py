@@ -200,9 +200,9 @@ class Kernels:
             library.Stream_free(ctypes.byref(self.stream_handle))
 
 
-def make(group, device: torch.device) -> Kernels | None:
-    """Collective over the group. None, on all ranks: kernels cannot execute its operations, since its ranks are on several hosts,
-    are too many or share GPUs."""
+def make(group, device: torch.device, name: str) -> Kernels | None:
+    """Collective over the group, in its operation `name`. None, on all ranks: kernels cannot execute its operations, since its
+    ranks are on several hosts, are too many or share GPUs."""
     kernels, library, job = Kernels(group, device), group.library, group.job
     info = ctypes.c_void_p()
     job.check(library.Info_create(ctypes.byref(info)))
@@ -212,7 +212,7 @@ def make(group, device: torch.device) -> Kernels | None:
     job.check(library.Info_set_hex(info, b"value", ctypes.byref(value), ctypes.sizeof(value)))
     job.check(library.Stream_create(info, ctypes.byref(kernels.stream_handle)))
     library.Info_free(ctypes.byref(info))
-    service.begin_wait(Work(group, "the first collective on GPU tensors"), group.deadline(NO_TIME))
+    service.begin_wait(Work(group, name), group.deadline(NO_TIME))
     try:
         code = library.Stream_comm_create(group.comm, kernels.stream_handle, ctypes.byref(kernels.comm))
     finally:
@@ -223,7 +223,7 @@ def make(group, device: torch.device) -> Kernels | None:
     library.Stream_free(ctypes.byref(kernels.stream_handle))
     if job.error(code).error_class == mpi.ERR_UNSUPPORTED_OPERATION:
         return None
-    raise group.failed("the first collective on GPU tensors", code)
+    raise group.failed(name, code)
 
 
 class Done(BaseWork):
@@ -337,7 +337,7 @@ class Watch:
         while not self.ending:
             now = time.monotonic()
             busy = [kernels for kernels in self.all if self._look(kernels, now)]
-            for kernels in busy:
+            for kernels in self.all:
                 kernels.progress()
             if busy:
                 last = now
