@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # ProcessGroup: a process group of torch.distributed, whose operations are those of one communicator. All are nonblocking calls
-# of MPI, since those of MPI that block do not match them, and processes may differ in whether they wait. Tensors in GPU memory
-# are passed as they are, after the current stream has been synchronized; while a CUDA graph is captured: in its order.
+# of MPI, since those of MPI that block do not match them, and processes may differ in whether they wait. Collectives on tensors
+# in GPU memory are kernels in streams, if there are kernels for them (streams.py); the current stream is synchronized before
+# other operations on such tensors, or they follow it while a CUDA graph is captured.
 from __future__ import annotations
 
 import ctypes
