@@ -245,9 +245,14 @@ def groups():
     results, device = {}, tensor.device
 
     def reduce(of, key):
-        for _ in range(20):
-            tensor = torch.ones(10, device=device)  # the default device is that of the main thread
-            dist.all_reduce(tensor, group=of)
+        # Operations of two groups in one stream would need one order on all processes.
+        stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        with torch.cuda.stream(stream):
+            for _ in range(20):
+                tensor = torch.ones(10, device=device)  # the default device is that of the main thread
+                dist.all_reduce(tensor, group=of)
+        if stream is not None:
+            stream.synchronize()
         results[key] = tensor
 
     threads = [threading.Thread(target=reduce, args=(of, key)) for key, of in enumerate((None, group))]

@@ -54,7 +54,8 @@ def replace_cuda():
     cuda = torch.cuda
     cuda.Stream, cuda.Event, cuda.stream, cuda.device = Stream, Event, Guard, Guard
     cuda.current_device, cuda.current_stream = lambda: 0, lambda _device=None: Stream(raw=state.current)
-    cuda.is_current_stream_capturing = lambda: state.captured
+    torch._C._cuda_isCurrentStreamCapturing = lambda: state.captured
+    torch._C._cuda_getDevice = lambda: 0
     torch._C._cuda_getCurrentRawStream = lambda _index: state.current
 
 

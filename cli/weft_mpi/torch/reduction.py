@@ -51,6 +51,9 @@ OPERATIONS = {
 LOGICAL = {SUM: LOR, MAX: LOR, BOR: LOR, PROD: LAND, MIN: LAND, BAND: LAND, BXOR: LXOR}
 
 
+UNSCALED: dict[tuple, Reduction] = {}  # found before, by operation and type
+
+
 class PremulSum:
     """An operation of MPIX_Op_create_premul_sum, an argument of calls through ctypes. factor: a tensor of one element."""
 
@@ -121,7 +124,13 @@ def scaled(how: Reduction, kind, factor, dtype: torch.dtype, processes: int) -> 
 def reduction(operation: ReduceOp, tensor: torch.Tensor, processes: int, library) -> Reduction:
     """Returns the reduction of elements of the type of a tensor. Raises ValueError if there is none."""
     dtype, kind = tensor.dtype, operation.op
+    how = UNSCALED.get((kind, dtype))
+    if how is not None:
+        return how
     how = plain(kind, dtype)
+    if kind not in (ReduceOp.AVG, ReduceOp.PREMUL_SUM):
+        UNSCALED[kind, dtype] = how
+        return how
     if kind != ReduceOp.PREMUL_SUM:
         if kind == ReduceOp.AVG and tensor.is_cuda and dtype in SCALED_BY_TORCH:
             return scaled(how, kind, None, dtype, processes)

@@ -25,8 +25,10 @@ TICK, LONGEST_SILENCE = 5e-3, 1.0  # seconds between two looks of the thread; af
 SLOW = 0.1  # seconds after which the ranks that an operation waits for are looked at
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
-current_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # None: a torch without CUDA
-is_capturing = torch.cuda.is_current_stream_capturing
+# Without torch's checks of its initialization. None: a torch without CUDA.
+current_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+current_device = getattr(torch._C, "_cuda_getDevice", None)
+is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
 
 
 class Kernels:
@@ -39,6 +41,7 @@ class Kernels:
         self.own = torch.cuda.Stream(device, priority=HIGH_PRIORITY)
         self.own_raw = self.target = self.own.cuda_stream  # target: where the communicator puts operations
         self.streams = {self.own_raw: self.own}
+        self.begin = torch.cuda.Event()  # recorded again for each operation: a wait means the record before it
         self.last: torch.cuda.Event | None = None  # the end of the latest operation outside of captures,
         self.last_raw = -1  # and its stream
         self.lock = threading.Lock()
@@ -85,7 +88,7 @@ class Kernels:
         group = self.group
         if group.failure is not None:
             raise DistBackendError(f"weft: {name}: {group.failure}")
-        if self.index != torch.cuda.current_device():
+        if self.index != current_device():
             with torch.cuda.device(self.index):
                 return self.run(name, calls, options, result)
         captured = is_capturing()
@@ -110,18 +113,24 @@ class Kernels:
     def _order(self, captured: bool, asynchronous: bool) -> tuple:
         """Returns the stream for the next operation, which follows the operations before and the current stream."""
         raw = current_raw_stream(self.index)
-        stream = self.streams.get(raw)
-        if stream is None:
-            stream = self.streams[raw] = torch.cuda.current_stream(self.device)
+        stream = self.stream(raw)
         ordered = captured or self.last is None or raw == self.last_raw
         if asynchronous:
-            self.own.wait_event(stream.record_event())
+            self.begin.record(stream)
+            self.own.wait_event(self.begin)
             raw, stream = self.own_raw, self.own
         if not ordered and raw != self.last_raw:
             stream.wait_event(self.last)
         if raw != self.target:
             self._redirect(raw)
         return raw, stream
+
+    def stream(self, raw: int):
+        """Returns the current stream, whose handle is `raw`."""
+        found = self.streams.get(raw)
+        if found is None:
+            found = self.streams[raw] = torch.cuda.current_stream(self.device)
+        return found
 
     def _watch(self, event, name: str, options, keep) -> None:
         now = time.monotonic()
@@ -265,8 +274,9 @@ class StreamWork(BaseWork):
         kernels = self.kernels
         if kernels.group.failure is not None:
             raise self.exception()
-        torch.cuda.current_stream(kernels.device).wait_event(self.event)
-        if current_raw_stream(kernels.index) == self.issuer:
+        raw = current_raw_stream(kernels.index)
+        kernels.stream(raw).wait_event(self.event)
+        if raw == self.issuer:
             self.keep.clear()  # memory that is freed now is used again in the order of this stream
         return True
 
