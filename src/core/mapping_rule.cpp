@@ -11,11 +11,10 @@ config::Choice setting_mapping{
     "gpu.mapping",
     automatic,
     {"auto", "one_side", "always", "by_cost"},
-    "When GPU memory of the program is mapped by other processes: auto (for messages when those that were "
-    "copied through bounce buffers have cost as much time as a mapping, for collectives at once), one_side "
+    "When GPU memory of the program is mapped by other processes: auto (for messages when earlier messages "
+    "through bounce buffers have cost as much time as a mapping, for collectives at once), one_side "
     "(that of one side of a message with its first message; that of the other side when puts would have "
-    "saved "
-    "as much), always (the memory of both sides at once), by_cost (auto, for collectives too)."};
+    "saved as much), always (the memory of both sides at once), by_cost (auto, for collectives too)."};
 
 constexpr size_t kMaxEntries = 8192;
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "hardware_queues.hpp"
 #include "world.hpp"
 
 namespace emucuda {
@@ -65,35 +66,6 @@ Code run(const Operation& operation) {
       return kSuccess;
   }
   return kSuccess;
-}
-
-/// Whether the operation waits for a value that is not there yet.
-bool waits_for_value(const Operation& operation) {
-  if (operation.type != Operation::Type::wait_value) return false;
-  const char* word = translate(operation.dst, operation.width);
-  return word != nullptr &&
-         static_cast<int32_t>(__atomic_load_n(reinterpret_cast<const uint32_t*>(word), __ATOMIC_ACQUIRE) -
-                              static_cast<uint32_t>(operation.value)) < 0;
-}
-
-/// Whether the oldest operation of the stream is behind a wait for a value in the same hardware
-/// queue, or waits itself.
-bool held(const StreamObject& stream) {
-  const Operation& front = stream.queue.front();
-  if (waits_for_value(front)) return true;
-  for (const StreamObject* other : world().streams)
-    if (other != &stream && other->context == stream.context && other->channel == stream.channel &&
-        !other->queue.empty() && other->queue.front().number < front.number &&
-        waits_for_value(other->queue.front()))
-      return true;
-  return false;
-}
-
-/// Whether a stream has come to a wait for a value. The value may have arrived since the last look.
-bool any_at_value() {
-  for (const StreamObject* stream : world().streams)
-    if (!stream->queue.empty() && stream->queue.front().type == Operation::Type::wait_value) return true;
-  return false;
 }
 
 /// The stream that blocks the oldest operation of this stream, if any.
@@ -236,18 +208,6 @@ Code stream_of(Stream handle, StreamObject** stream, Use use) {
   // Stricter than the real driver: Weft guarantees that the context of the stream is current.
   if (const Code code = current(&context); code != kSuccess) return code;
   return context == (*stream)->context ? kSuccess : kInvalidHandle;
-}
-
-/// A hardware queue that no other stream of the context uses, else the next one in turn. As on an H200 with
-/// driver 580, where streams of all priorities share CUDA_DEVICE_MAX_CONNECTIONS queues.
-unsigned channel_for(const StreamObject& stream) {
-  std::vector<bool> used(world().connections, false);
-  for (const StreamObject* other : world().streams)
-    if (other != &stream && other->context == stream.context && !other->queue.empty())
-      used[other->channel] = true;
-  const auto unused = std::find(used.begin(), used.end(), false);
-  return unused != used.end() ? static_cast<unsigned>(unused - used.begin())
-                              : world().next_channel++ % world().connections;
 }
 
 void enqueue(StreamObject& stream, Operation operation) {
