@@ -71,6 +71,7 @@ class Start final : public Call {
                     counts_);
     return {};
   }
+  void skip(const Error& error) override { request_->skip(error.copy(), counts_); }
 
  private:
   RequestRef request_;
@@ -183,7 +184,7 @@ Status settle(Communicator& comm, const char* name) {
   Order& order = *Order::of(comm);
   if (!order.enqueues_all()) {
     order.wait_for_calls(comm.instance);
-    return {};
+    return order.take_error();
   }
   auto capture = order.capture();
   if (!capture) return std::move(capture).error();

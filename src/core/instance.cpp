@@ -64,6 +64,7 @@ constexpr unsigned kTimedOut = 1u << 30;  // added after a sleep that nobody end
 constexpr uint64_t kAgePerSleep = 32;
 constexpr uint64_t kWakeUpIntervalNs = 500'000;
 constexpr uint64_t kLongestSleepNs = 100'000'000;
+constexpr uint64_t kStepsPerSleep = 10;  // where events come without a wake-up
 static_assert(kLongestSleepNs < wait_table::kObsoleteNs / 2);
 constexpr unsigned kTimedRounds = 64;  // idle rounds of a wait between two readings of the clock
 // Calls of progress() per reading of the clock, which takes 25 ns. Idle rounds of a long wait read it anyway.
@@ -86,7 +87,10 @@ long sleep_limit(const Instance& instance, const Instance::Wait& wait, long leas
   if (!sleep_timed_out(wait.idle_rounds)) return least;
   const auto members = instance.shm != nullptr ? static_cast<int>(instance.shm->members().size()) : 1;
   const auto ranks = static_cast<uint64_t>(std::max(members, instance.exchange->job().machine_size));
-  const uint64_t most = std::clamp<uint64_t>(ranks * kWakeUpIntervalNs, kMaxSleepNs, kLongestSleepNs);
+  // Steps of a transfer that end without a wake-up, of GPUs and networks, must not each wait for long.
+  const uint64_t most = least < kMaxSleepNs
+                            ? kStepsPerSleep * static_cast<uint64_t>(least)
+                            : std::clamp<uint64_t>(ranks * kWakeUpIntervalNs, kMaxSleepNs, kLongestSleepNs);
   const uint64_t age = monotonic_ns() - wait.since_ns;
   return static_cast<long>(std::clamp(age / kAgePerSleep, static_cast<uint64_t>(least), most));
 }

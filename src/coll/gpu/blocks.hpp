@@ -27,6 +27,8 @@ struct BlockShapes {
 /// blocks.
 [[nodiscard]] Result<BlockShapes> block_shapes(const Call& call, const device::Memory& near);
 
+/// Bytes of the largest message that layouts may have: it has fewer than 2^31 words, also of one byte.
+inline constexpr uint64_t kMostLayoutBytes = uint64_t{1} << 30;
 /// Whether kernels move blocks of any layout in this call if a rank has them; equal on all ranks.
 [[nodiscard]] bool supports_layouts(const Call& call);
 /// The layouts of a rank's blocks; nullopt: kernels cannot move them. Creates their tables of runs.

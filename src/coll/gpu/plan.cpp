@@ -189,10 +189,12 @@ uint32_t doorbell_blocks(const Call& call, uint64_t largest) {
 
 bool kernels_faster(const Call& call, uint64_t largest, Layouts layouts) {
   if (layouts != Layouts::contiguous) {
-    if (!supports_layouts(call)) return false;
+    if (!supports_layouts(call) || largest > kMostLayoutBytes) return false;
+    // Tables of runs are packed into chunks at any size, which copy engines outdo for large messages.
     // Messages of a large broadcast are forwarded, and between two ranks its sender does not wait.
-    return call.what != Collective::bcast ||
-           (call.size > 2 && largest <= value_for(call, crossover::movement_max));
+    const bool small = largest <= value_for(call, crossover::movement_max);
+    if (call.what == Collective::bcast) return call.size > 2 && small;
+    return small || layouts != Layouts::tables;
   }
   if (call.what == Collective::bcast)  // between two ranks a message is faster: its sender does not wait
     return call.size > 2 || (uses_doorbell(call, largest) && doorbell_blocks(call, largest) == 1);

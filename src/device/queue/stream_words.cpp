@@ -136,6 +136,15 @@ Result<Capture> capture_of(const UserStream& stream) {
   return capture;
 }
 
+namespace {
+
+/// The state has been released: not Errc::unsupported, after which it would be kept.
+Error released(const Error& error) {
+  return {error.code() == Errc::unsupported ? Errc::other : error.code(), error.message()};
+}
+
+}  // namespace
+
 Status call_at_end(const Capture& capture, void (*release)(void*), void* state) {
   if (driver().user_object_create == nullptr || driver().graph_retain_user_object == nullptr)
     return Error(Errc::unsupported, "the CUDA driver has no user objects");
@@ -145,12 +154,12 @@ Status call_at_end(const Capture& capture, void (*release)(void*), void* state) 
       driver().user_object_create(&object, state, release, 1, cuda::kUserObjectNoDestructorSync);
   if (code != cuda::kSuccess) {
     release(state);
-    return cuda::failure(code, "cuUserObjectCreate", "an object of a graph cannot be created");
+    return released(cuda::failure(code, "cuUserObjectCreate", "an object of a graph cannot be created"));
   }
   code = driver().graph_retain_user_object(capture.graph, object, 1, cuda::kUserObjectMove);
   if (code == cuda::kSuccess) return {};
   driver().user_object_release(object, 1);  // calls release(state)
-  return cuda::failure(code, "cuGraphRetainUserObject", "an object cannot be kept by a graph");
+  return released(cuda::failure(code, "cuGraphRetainUserObject", "an object cannot be kept by a graph"));
 }
 
 }  // namespace weft::device

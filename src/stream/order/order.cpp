@@ -127,6 +127,7 @@ Status Engine::submit(const Submission& submission, std::unique_ptr<Call> call) 
   record->after = submission.after;
   record->ended = submission.ended;
   record->done = submission.done;
+  record->number = submission.number;
   Status enqueued;
   {
     const core::Instance::Unlocked unlocked(instance_);
@@ -159,6 +160,8 @@ Status Engine::submit(const Submission& submission, std::unique_ptr<Call> call) 
 Status Order::enqueue(core::Communicator& comm, const char* name, std::unique_ptr<Call> call,
                       const device::Capture& capture, core::Request* done) {
   std::shared_ptr<std::atomic<bool>> after, ended;
+  const std::shared_ptr<std::atomic<bool>> last_of_order = last_ended_, last_of_stream = stream_->last_ended;
+  OrderedStream* const last_stream = last_stream_;
   const bool by_host = !capture && !engine_.may_wait(*stream_);
   if (by_host) no_connection.hit(std::to_string(device::max_waiting_streams()) + " streams wait");
   if (!capture) {
@@ -173,11 +176,16 @@ Status Order::enqueue(core::Communicator& comm, const char* name, std::unique_pt
     ++engine_.pending;
     device::streams_may_wait(1);
   }
-  Status enqueued = engine_.submit(
-      {*stream_, capture, comm, name, shared_from_this(), std::move(after), ended, done, by_host},
-      std::move(call));
+  Status enqueued = engine_.submit({*stream_, capture, comm, name, shared_from_this(), std::move(after),
+                                    ended, done, capture ? 0 : ++enqueued_, by_host},
+                                   std::move(call));
   if (!enqueued.ok() && !capture) {
     ended->store(true, std::memory_order_release);
+    if (last_ended_ == ended) {  // the calls before this one are the last ones (T5, T11)
+      last_ended_ = last_of_order;
+      last_stream_ = last_stream;
+    }
+    if (stream_->last_ended == ended) stream_->last_ended = last_of_stream;
     call_ended(false);
   }
   return enqueued;
@@ -214,7 +222,10 @@ void Order::wait_for_calls(core::Instance& instance) {
   core::wait_until(instance, [&] { return pending_ == 0; });
 }
 
-Status Order::take_error() { return std::exchange(first_error_, Status()); }
+Status Order::take_error() {
+  if (std::exchange(skipping_, false)) skipped_through_ = enqueued_;
+  return std::exchange(first_error_, Status());
+}
 
 void Order::call_failed(const char* name, const Error& error) {
   if (!first_error_.ok()) return;

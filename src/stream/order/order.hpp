@@ -60,6 +60,7 @@ class Engine {
     std::shared_ptr<Outcomes> outcomes;
     std::shared_ptr<std::atomic<bool>> after, ended;
     core::Request* done;
+    uint64_t number;
     bool by_host;  ///< the host waits for the stream, starts the call and waits for its end (T11)
   };
   /// Whether one more stream of the context of this one may wait (T11).
@@ -121,14 +122,23 @@ class Order final : public core::OrderState, public Outcomes, public std::enable
     ++overdue_;
   }
   void overdue_call_ended() override { --overdue_; }
-  [[nodiscard]] bool overdue() const override { return overdue_ != 0; }
+  void call_skipped(const char* name, const Error& error) override {
+    call_failed(name, error);
+    skipping_ = true;
+  }
+  [[nodiscard]] bool skips(uint64_t number) const override {
+    return overdue_ != 0 || skipping_ || (number != 0 && number <= skipped_through_);
+  }
 
  private:
   Engine& engine_;
   OrderedStream* stream_ = nullptr;
   Functions functions_ = Functions::all;
-  uint64_t pending_ = 0, overdue_ = 0;    // calls
-  OrderedStream* last_stream_ = nullptr;  // of the last call
+  uint64_t pending_ = 0, overdue_ = 0;  // calls
+  // Once a call has been skipped, so are all that are enqueued until the program has the error.
+  bool skipping_ = false;
+  uint64_t enqueued_ = 0, skipped_through_ = 0;  // numbers of calls
+  OrderedStream* last_stream_ = nullptr;         // of the last call
   std::shared_ptr<std::atomic<bool>> last_ended_;
   Status first_error_;
 };

@@ -93,14 +93,16 @@ void Record::execute() {
 }
 
 void Record::run() {
-  if (outcomes_->overdue()) return skip();
+  if (outcomes_->skips(number)) return skip();
   execute();
   end();
 }
 
 void Record::skip() {
   skipped = true;
-  outcomes_->call_failed(name_, Error(Errc::other, "not executed: an earlier call is overdue"));
+  const Error error(Errc::other, "not executed: an earlier call is overdue");
+  outcomes_->call_skipped(name_, error);
+  call_->skip(error);
   let_stream_go_on();
   end();
 }

@@ -22,6 +22,8 @@ class Call {
  public:
   virtual ~Call() = default;
   [[nodiscard]] virtual Status run() = 0;
+  /// The call will not be executed.
+  virtual void skip(const Error&) {}
 };
 
 /// Receives the outcome of calls. Under the instance lock.
@@ -33,8 +35,11 @@ class Outcomes {
   /// A call has waited for longer than the limit: its stream goes on, and the call may still end.
   virtual void call_overdue(const char* name, const Error& error) = 0;
   virtual void overdue_call_ended() = 0;
-  /// Whether a call is overdue, so that later ones are not executed.
-  [[nodiscard]] virtual bool overdue() const = 0;
+  /// A call has not been executed, so later ones would match other calls of the peers.
+  virtual void call_skipped(const char* name, const Error& error) = 0;
+  /// Whether a call is not executed: an earlier one is overdue, or has been skipped and the program did not
+  /// know when it enqueued this one. `number`: of the call on its communicator; 0: captured.
+  [[nodiscard]] virtual bool skips(uint64_t number) const = 0;
 };
 
 class Executor;
@@ -67,6 +72,7 @@ class Record final : public Work {
   core::Request* done = nullptr;             ///< finished after the call; null: none
   std::shared_ptr<std::atomic<bool>> after;  ///< the call begins when it is true; null: at once
   std::shared_ptr<std::atomic<bool>> ended;  ///< becomes true after the call; null: nobody waits
+  uint64_t number = 0;                       ///< of the call on its communicator; 0: captured
   bool skipped = false;                      ///< has ended without having been executed
 
  private:

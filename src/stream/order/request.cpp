@@ -70,6 +70,11 @@ void Request::begin(core::Request* made, Status error, bool counts) {
   poll();
 }
 
+void Request::skip(Status error, bool counts) {
+  if (!running_) return begin(nullptr, std::move(error), counts);
+  if (counts) ++ended_;  // the operation in flight completes the request
+}
+
 bool Request::poll() {
   if (inner_ == nullptr || !inner_->complete()) return false;
   completion = inner_->completion;

@@ -43,6 +43,8 @@ class Request final : public core::Request, private core::Poller {
   /// Runs `made`, an operation that has been started; null: it failed with `error`. `counts`: it was issued
   /// once, and not captured.
   void begin(core::Request* made, Status error, bool counts);
+  /// Its start will not be executed.
+  void skip(Status error, bool counts);
   /// The operation of a persistent request, made before.
   void adopt(core::Request& operation) { inner_ = &operation; }
   [[nodiscard]] core::Request* inner() const { return inner_; }
