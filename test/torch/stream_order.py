@@ -11,7 +11,7 @@ from datetime import timedelta
 import torch
 
 WAITED, NOT_WAITED = False, True
-state = types.SimpleNamespace(current=0, captured=False, streams=0)
+state = types.SimpleNamespace(current=0, captured=False, capture=1, streams=0)
 log = []
 
 
@@ -65,6 +65,8 @@ if not hasattr(torch.distributed.Backend, "WEFT"):
 from weft_mpi.torch import streams  # noqa: E402
 from weft_mpi.torch.collectives import Call  # noqa: E402
 
+streams.capture_of = lambda _raw: state.capture
+
 
 class Library:
     """Functions that succeed; collectives record the stream into which they go."""
@@ -99,7 +101,7 @@ def run(of, asynchronous, finish=None):
 
 class Order(unittest.TestCase):
     def setUp(self):
-        state.current, state.captured, Event.complete = 0, False, True
+        state.current, state.captured, state.capture, Event.complete = 0, False, 1, True
         self.kernels = kernels()
         self.own = self.kernels.own_raw
         log.clear()
@@ -152,6 +154,23 @@ class Order(unittest.TestCase):
         state.captured = False
         run(self.kernels, WAITED)  # events of the capture do not count
         self.assertEqual(self.recorded(), ["8 waits for 0", "allreduce in 8"])
+
+    def test_branches_of_captures(self):
+        state.captured = True
+        for state.current in (8, 9, 9, 8):
+            run(self.kernels, WAITED)
+        self.assertEqual(
+            self.recorded(),
+            ["allreduce in 8", "9 waits for 8", "allreduce in 9", "allreduce in 9", "8 waits for 9", "allreduce in 8"],
+        )
+        state.capture, state.current = 2, 9  # whose streams cannot wait for events of the first
+        run(self.kernels, WAITED)
+        self.assertEqual(self.recorded(), ["allreduce in 9"])
+        state.captured = False
+        run(self.kernels, WAITED)
+        state.captured, state.current = True, 8
+        run(self.kernels, WAITED)
+        self.assertEqual(self.recorded(), ["allreduce in 9", "8 waits for 9", "allreduce in 8"])
 
     def test_look(self):
         run(self.kernels, WAITED)

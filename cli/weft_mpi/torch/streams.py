@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import functools
 import threading
 import time
 from collections import deque
@@ -32,8 +33,8 @@ is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
 
 
 class Kernels:
-    """The communicator of a process group for one GPU. Its operations are in one order, also across streams: each stream waits
-    for the operation before, unless a capture begins or ends between the two. Made by make()."""
+    """The communicator of a process group for one GPU. Its operations are in one order, also across streams, captured or not:
+    each stream waits for the operation before, unless a capture begins or ends between the two. Made by make()."""
 
     def __init__(self, group, device: torch.device) -> None:
         self.group, self.device, self.index = group, device, device.index
@@ -44,6 +45,8 @@ class Kernels:
         self.begin = torch.cuda.Event()  # recorded again for each operation: a wait means the record before it
         self.last: torch.cuda.Event | None = None  # the end of the latest operation outside of captures,
         self.last_raw = -1  # and its stream
+        # The capture of the latest captured operation, its stream and its end.
+        self.last_captured: tuple = (None, -1, None)
         self.lock = threading.Lock()
         self.supported: dict[tuple, bool] = {}
         # Operations in their order: (event, deadline, begin, name, keep). keep: None if nothing else refers to the event.
@@ -102,6 +105,7 @@ class Kernels:
             self._finish(calls, stream, asynchronous)
             if captured:
                 event = stream.record_event()
+                self.last_captured = (capture_of(raw), raw, event)
                 return StreamWork(self, name, result, event, [calls], True)
             event = self.free.pop() if self.free and not asynchronous else torch.cuda.Event()
             event.record(stream)
@@ -115,6 +119,8 @@ class Kernels:
         raw = current_raw_stream(self.index)
         stream = self.stream(raw)
         ordered = captured or self.last is None or raw == self.last_raw
+        if captured:
+            self._order_captured(raw, stream)
         if asynchronous:
             self.begin.record(stream)
             self.own.wait_event(self.begin)
@@ -124,6 +130,13 @@ class Kernels:
         if raw != self.target:
             self._redirect(raw)
         return raw, stream
+
+    def _order_captured(self, raw: int, stream) -> None:
+        """Lets the stream wait for the operation before in another stream of the same capture: no stream can wait for an event of
+        another capture."""
+        capture, last_raw, event = self.last_captured
+        if event is not None and raw != last_raw and capture == capture_of(raw):
+            stream.wait_event(event)
 
     def stream(self, raw: int):
         """Returns the current stream, whose handle is `raw`."""
@@ -371,10 +384,26 @@ class Watch:
         self.thread.join(timeout=1)
 
 
+@functools.cache
+def driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
 def relax_capture() -> None:
     """Lets this thread look at events while another one captures a graph, which would be invalid otherwise."""
     mode = ctypes.c_int(RELAXED)
-    ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+    driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+
+
+def capture_of(raw: int) -> int:
+    """Returns the number of the capture in which a captured stream is: no other capture of the process has it."""
+    status, number = ctypes.c_int(), ctypes.c_uint64()
+    code = driver().cuStreamGetCaptureInfo_v2(
+        ctypes.c_void_p(raw), ctypes.byref(status), ctypes.byref(number), None, None, None
+    )
+    if code:
+        raise DistBackendError(f"weft: cuStreamGetCaptureInfo has failed with the error {code} of CUDA")
+    return number.value
 
 
 watch = Watch()
