@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The order of a group's operations in streams, without a GPU: streams and events that only record what they are asked for.
 # usage: stream_order.py [time]: the second prints the time of issuing an operation instead
+import ctypes
 import sys
 import time
 import types
@@ -54,6 +55,8 @@ def replace_cuda():
     cuda = torch.cuda
     cuda.Stream, cuda.Event, cuda.stream, cuda.device = Stream, Event, Guard, Guard
     cuda.current_device, cuda.current_stream = lambda: 0, lambda _device=None: Stream(raw=state.current)
+    future = torch.futures.Future
+    torch.futures.Future = lambda devices=None: future()
     torch._C._cuda_isCurrentStreamCapturing = lambda: state.captured
     torch._C._cuda_getDevice = lambda: 0
     torch._C._cuda_getCurrentRawStream = lambda _index: state.current
@@ -62,8 +65,10 @@ def replace_cuda():
 replace_cuda()
 if not hasattr(torch.distributed.Backend, "WEFT"):
     import weft_mpi.torch  # noqa: F401
+from weft_mpi import mpi  # noqa: E402
 from weft_mpi.torch import streams  # noqa: E402
 from weft_mpi.torch.collectives import Call  # noqa: E402
+from weft_mpi.torch.group import WeftGroup  # noqa: E402
 
 streams.capture_of = lambda _raw: state.capture
 
@@ -72,7 +77,19 @@ class Library:
     """Functions that succeed; collectives record the stream into which they go."""
 
     def __init__(self):
-        self.target = None
+        self.target, self.failed, self.revoked, self.freed = None, 0, [], []
+
+    def Bcast_enqueue_c(self, _buffer, count, *_):
+        assert count == 0
+        return self.failed
+
+    def Comm_revoke(self, comm):
+        self.revoked.append(comm.value)
+        return 0
+
+    def Comm_free(self, comm):
+        self.freed.append(comm._obj.value)
+        return 0
 
     def Stream_comm_redirect(self, _comm, raw):
         self.target = raw
@@ -84,11 +101,26 @@ class Library:
         return lambda *_: 0
 
 
+class Group(WeftGroup):
+    """A group of two processes, of which `ended` have ended."""
+
+    def __init__(self):
+        job = types.SimpleNamespace(
+            library=Library(), communicators=1, free=lambda comm: job.library.freed.append(comm.value)
+        )
+        job.error = lambda code: mpi.MpiError(code, code, f"error {code}")
+        super().__init__(job, None, 0, 2, timedelta(seconds=100), ctypes.c_void_p(1))
+        self.ended = []
+
+    def _ended_ranks(self):
+        return self.ended
+
+
 def kernels():
-    group = types.SimpleNamespace(library=Library(), failure=None, time_limit=100.0, revoked=[], job=None)
-    group.expire = lambda name: setattr(group, "failure", f"Timed out in {name}")
-    group.look_for_ended = lambda: False
+    group = Group()
     made = streams.Kernels(group, torch.device("cuda", 0))
+    made.comm = ctypes.c_void_p(2)
+    group.kernels[0] = made
     streams.watch.idle = False  # no thread
     group.library.target = made.own_raw
     return made
@@ -180,13 +212,42 @@ class Order(unittest.TestCase):
         self.assertTrue(self.kernels.look(now))
         self.assertIsNone(self.kernels.group.failure)
         self.assertTrue(self.kernels.look(now + 200))
-        self.assertEqual(self.kernels.group.failure, "Timed out in x")
+        self.assertRegex(self.kernels.group.failure, "Timed out in x")
         Event.complete = True
         self.assertFalse(self.kernels.look(now))
         self.assertEqual((len(self.kernels.free), len(work.keep)), (1, 0))
         for call in (work.wait, lambda: run(self.kernels, WAITED), self.kernels.done.wait):
             with self.assertRaisesRegex(torch.distributed.DistBackendError, "Timed out in x"):
                 call()
+
+    def test_death(self):
+        """A kernel that leaves since a rank has ended is no success."""
+        group = self.kernels.group
+        work = run(self.kernels, NOT_WAITED)
+        run(self.kernels, WAITED)
+        self.assertTrue(work.is_success())
+        group.library.failed, group.ended = mpi.FAILURES[0], [1]
+        self.assertFalse(self.kernels.look(time.monotonic()))
+        self.assertEqual((group.failure, group.library.revoked), ("rank 1 of the group has ended", [1, 2]))
+        for call in (work.wait, work.get_future().wait, self.kernels.done.wait):
+            with self.assertRaisesRegex(Exception, "rank 1 of the group has ended"):
+                call()
+
+    def test_death_before_thread(self):
+        """The program asks, or ends the group, before the thread has looked."""
+        group = self.kernels.group
+        work = run(self.kernels, NOT_WAITED)
+        group.library.failed = mpi.FAILURES[2]
+        self.assertFalse(work.is_success())
+        self.assertRegex(str(work.exception()), "another process has aborted the group")
+        self.kernels = kernels()
+        group = self.kernels.group
+        run(self.kernels, WAITED)
+        group.library.failed, group.ended = mpi.FAILURES[0], [1]
+        with self.assertLogs("weft_mpi.torch.streams", "WARNING") as logged:
+            group.shutdown()
+        self.assertIn("rank 1 of the group has ended", logged.output[0])
+        self.assertEqual(group.library.freed, [2, 1])
 
 
 def measure():

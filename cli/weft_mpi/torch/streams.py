@@ -7,6 +7,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import logging
 import threading
 import time
 from collections import deque
@@ -17,7 +18,7 @@ from torch._C._distributed_c10d import Work as BaseWork
 from torch.distributed import DistBackendError
 
 from weft_mpi import mpi
-from weft_mpi.torch.reduction import AVG
+from weft_mpi.torch.reduction import AVG, BYTE
 from weft_mpi.torch.work import NO_TIME, Work, service
 
 REDUCTIONS = ("Allreduce_c", "Reduce_scatter_block_c")
@@ -25,6 +26,7 @@ HIGH_PRIORITY = -1  # of the stream of a group: its kernels start before waiting
 TICK, LONGEST_SILENCE = 5e-3, 1.0  # seconds between two looks of the thread; after its last work until it sleeps
 SLOW = 0.1  # seconds after which the ranks that an operation waits for are looked at
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+log = logging.getLogger(__name__)
 
 # Without torch's checks of its initialization. None: a torch without CUDA.
 current_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -178,21 +180,43 @@ class Kernels:
         """Forgets the operations that are complete, and ends the group if one takes too long or a rank has ended. Returns whether
         operations remain."""
         watched, group = self.watched, self.group
-        while watched:
-            event, deadline, begin, name, keep = watched[0]
-            if not event.query():
-                if group.failure is None:
-                    if deadline < now:
-                        group.expire(name)
-                    elif begin + SLOW < now:
-                        group.look_for_ended()
-                return True
+        complete = 0
+        while complete < len(watched) and watched[complete][0].query():
+            complete += 1
+        if complete:
+            self.check()
+        for _ in range(complete):
+            event, _, _, _, keep = watched.popleft()
             if keep is None:
                 self.free.append(event)
             else:
                 keep.clear()
-            watched.popleft()
-        return False
+        if not watched:
+            return False
+        _, deadline, begin, name, _ = watched[0]
+        if group.failure is None:
+            if deadline < now:
+                group.expire(name)
+            elif begin + SLOW < now:
+                group.look_for_ended()
+        return True
+
+    def check(self) -> None:
+        """Ends the group if kernels that are complete may have left since a rank has ended, or another one has revoked the
+        group. Also called by threads of the program."""
+        group = self.group
+        if group.failure is not None:
+            return
+        with group.failure_lock:
+            # Without elements nothing is enqueued, but the call fails if a kernel has left, also before MPI knows why.
+            code = self.functions["Bcast_c"](None, 0, BYTE, 0, self.comm) if self.comm.value else 0
+        if code == 0:
+            return
+        error = group.job.error(code)
+        if error.error_class in mpi.FAILURES:
+            group.revoked_by_others()
+        elif not group.look_for_ended():
+            group.revoke(str(error))
 
     def progress(self) -> None:
         """Lets MPI learn of revocations by other ranks, which end the kernels."""
@@ -211,6 +235,9 @@ class Kernels:
         """Collective: waits for the operations, then frees the communicator."""
         while self.last is not None and not self.last.query():
             time.sleep(TICK)  # the thread applies the time limits
+        self.check()
+        if self.group.failure is not None:
+            log.warning("weft: operations in streams may have ended without results: %s", self.group.failure)
         watch.remove(self)
         with self.lock, torch.cuda.device(self.index):
             self._redirect(self.own_raw)  # all operations are complete
@@ -300,7 +327,11 @@ class StreamWork(BaseWork):
         return self.captured or self.kernels.group.failure is not None or self.event.query()
 
     def is_success(self) -> bool:
-        return self.is_completed() and self.exception() is None
+        if not self.is_completed():
+            return False
+        if not self.captured:
+            self.kernels.check()
+        return self.exception() is None
 
     def exception(self) -> Exception | None:
         failure = self.kernels.group.failure
