@@ -7,6 +7,8 @@ import sys
 import time
 import types
 import unittest
+import unittest.mock
+import weakref
 from datetime import timedelta
 
 import torch
@@ -66,7 +68,7 @@ replace_cuda()
 if not hasattr(torch.distributed.Backend, "WEFT"):
     import weft_mpi.torch  # noqa: F401
 from weft_mpi import mpi  # noqa: E402
-from weft_mpi.torch import streams  # noqa: E402
+from weft_mpi.torch import capture, streams  # noqa: E402
 from weft_mpi.torch.collectives import Call  # noqa: E402
 from weft_mpi.torch.group import WeftGroup  # noqa: E402
 
@@ -248,6 +250,29 @@ class Order(unittest.TestCase):
             group.shutdown()
         self.assertIn("rank 1 of the group has ended", logged.output[0])
         self.assertEqual(group.library.freed, [2, 1])
+
+
+class Capture(unittest.TestCase):
+    """Operations that the host executes for a graph."""
+
+    def setUp(self):
+        state.current, state.captured = 8, True
+        self.group = Group()
+        patch = unittest.mock.patch.object(capture.order, "stream_of", lambda _library, raw: raw)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_memory_of_messages(self):
+        temporary = torch.zeros(3)
+        reference, finished = weakref.ref(temporary), []
+        calls = [Call("Send_c", (), (temporary,), lambda: finished.append(1))]
+        work = capture.run(self.group, "send", calls, [], torch.device("cuda", 0))
+        del temporary, calls
+        self.assertIsNotNone(reference())
+        work.wait()
+        self.assertEqual((reference(), finished), (None, [1]))
+        work.wait()
+        self.assertEqual(finished, [1])
 
 
 def measure():

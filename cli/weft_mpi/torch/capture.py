@@ -37,7 +37,8 @@ def is_capturing(device: torch.device) -> bool:
 
 class CapturedWork(Work):
     """An operation that has been enqueued. wait() lets the current stream follow it. Sends and receives end in wait(), since
-    several may have to begin before one of them can end."""
+    several may have to begin before one of them can end. Until then their memory, e.g. a copy of a tensor that is not
+    contiguous, is not used for later tensors of the capture."""
 
     def __init__(self, group, name: str, result, device: torch.device) -> None:
         super().__init__(group, name, result=result)
@@ -57,6 +58,7 @@ class CapturedWork(Work):
             library.Comm_set_stream(comm, mpi.STREAM_NULL)
 
     def enqueue(self, calls) -> None:
+        self.keep = calls
         library, comm = self.group.library, self.group.comm
         with self.in_order():
             for call in calls:
@@ -76,6 +78,7 @@ class CapturedWork(Work):
             for action in self.actions:
                 action()
         self.event.record(torch.cuda.current_stream(self.device))
+        self.keep, self.actions = (), []
 
     def check(self, code: int) -> None:
         if code:
