@@ -222,6 +222,36 @@ class Order(unittest.TestCase):
             with self.assertRaisesRegex(torch.distributed.DistBackendError, "Timed out in x"):
                 call()
 
+    def test_half_begun(self):
+        """The second call of an operation fails: later operations follow the first, whose memory lives until it is complete."""
+        temporary = torch.zeros(3)
+        reference = weakref.ref(temporary)
+        for asynchronous in (WAITED, NOT_WAITED):
+            for state.captured in (False, True):
+                self.kernels = kernels()
+                self.kernels.functions["Alltoall_c"] = lambda *_: 5
+                options = types.SimpleNamespace(asyncOp=asynchronous, timeout=timedelta(0))
+                calls = [Call("Allgather_c", (), (temporary,)), Call("Alltoall_c", (), ())]
+                state.current, Event.complete = 0, False
+                log.clear()
+                with self.assertRaisesRegex(torch.distributed.DistBackendError, "x: error 5"):
+                    self.kernels.run("x", calls, options, [])
+                used = self.kernels.own_raw if asynchronous and not state.captured else 0
+                state.current = 7
+                self.recorded()
+                run(self.kernels, WAITED)
+                self.assertEqual(self.recorded(), [f"7 waits for {used}", "allreduce in 7"])
+                Event.complete = state.captured
+                del calls
+                if not state.captured:
+                    self.assertTrue(self.kernels.look(time.monotonic()))
+                    self.assertEqual(len(self.kernels.watched), 2)
+                    self.assertIs(self.kernels.watched[0][4][0][0].keep[0], temporary)
+                    Event.complete = True
+                    self.assertFalse(self.kernels.look(time.monotonic()))
+        del temporary
+        self.assertIsNone(reference())
+
     def test_death(self):
         """A kernel that leaves since a rank has ended is no success."""
         group = self.kernels.group

@@ -100,11 +100,15 @@ class Kernels:
         asynchronous = not captured and getattr(options, "asyncOp", True)
         with self.lock:
             raw, stream = self._order(captured, asynchronous)
-            for call in calls:
-                code = self.functions[call.function](*call.arguments, self.comm)
-                if code:
-                    raise group.failed(name, code)
-            self._finish(calls, stream, asynchronous)
+            try:
+                for call in calls:
+                    code = self.functions[call.function](*call.arguments, self.comm)
+                    if code:
+                        raise group.failed(name, code)
+                self._finish(calls, stream, asynchronous)
+            except BaseException:
+                self._half_begun(calls, name, options, raw, stream, captured)
+                raise
             if captured:
                 event = stream.record_event()
                 self.last_captured = (capture_of(raw), raw, event)
@@ -115,6 +119,17 @@ class Kernels:
             keep = [calls] if asynchronous else None
             self._watch(event, name, options, keep)
         return StreamWork(self, name, result, event, keep, False) if asynchronous else self.done
+
+    def _half_begun(self, calls, name: str, options, raw: int, stream, captured: bool) -> None:
+        """Some calls of an operation may be in the stream when one fails: later operations follow them, and those
+        outside of captures keep their memory until they are complete."""
+        event = torch.cuda.Event()
+        event.record(stream)
+        if captured:
+            self.last_captured = (capture_of(raw), raw, event)
+            return
+        self.last, self.last_raw = event, raw
+        self._watch(event, name, options, [calls])
 
     def _order(self, captured: bool, asynchronous: bool) -> tuple:
         """Returns the stream for the next operation, which follows the operations before and the current stream."""
