@@ -4,6 +4,7 @@
 # usage: stream_order.py [time]: the second prints the time of issuing an operation instead
 import ctypes
 import sys
+import threading
 import time
 import types
 import unittest
@@ -69,6 +70,7 @@ if not hasattr(torch.distributed.Backend, "WEFT"):
     import weft_mpi.torch  # noqa: F401
 from weft_mpi import mpi  # noqa: E402
 from weft_mpi.torch import capture, streams  # noqa: E402
+from weft_mpi.torch import group as group_module  # noqa: E402
 from weft_mpi.torch.collectives import Call  # noqa: E402
 from weft_mpi.torch.group import WeftGroup  # noqa: E402
 
@@ -80,6 +82,13 @@ class Library:
 
     def __init__(self):
         self.target, self.failed, self.revoked, self.freed = None, 0, [], []
+        self.others_come, self.left = True, threading.Event()
+
+    def Barrier(self, comm):
+        self.freed.append(f"barrier of {comm.value}")
+        if not self.others_come:
+            assert self.left.wait(20)
+        return 0 if self.others_come else mpi.FAILURES[2]
 
     def Bcast_enqueue_c(self, _buffer, count, *_):
         assert count == 0
@@ -87,6 +96,8 @@ class Library:
 
     def Comm_revoke(self, comm):
         self.revoked.append(comm.value)
+        Event.complete = True  # its kernels leave
+        self.left.set()
         return 0
 
     def Comm_free(self, comm):
@@ -280,6 +291,68 @@ class Order(unittest.TestCase):
             group.shutdown()
         self.assertIn("rank 1 of the group has ended", logged.output[0])
         self.assertEqual(group.library.freed, [2, 1])
+
+
+class End(unittest.TestCase):
+    """The end of a group, which other processes may not reach."""
+
+    def setUp(self):
+        state.current, state.captured, Event.complete = 0, False, True
+        self.kernels = kernels()
+        self.group, self.library = self.kernels.group, self.kernels.group.library
+        run(self.kernels, WAITED)
+        for name, value in (("PATIENCE", 0.3), ("PATIENCE_IN_HANDLER", 0.05)):
+            patch = unittest.mock.patch.object(group_module, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def shutdown_in_handler(self):
+        begin = time.monotonic()
+        try:
+            raise LookupError
+        except LookupError:
+            self.group.shutdown()
+        self.assertLess(time.monotonic() - begin, 0.3)
+
+    def test_together(self):
+        self.group.shutdown()
+        self.assertEqual((self.library.revoked, self.library.freed), ([], ["barrier of 1", 2, 1]))
+        self.assertEqual((self.kernels.comm.value, self.group.comm, self.group.kernels), (None, None, {}))
+
+    def test_kernels_wait(self):
+        Event.complete = False
+        begin = time.monotonic()
+        with self.assertLogs("weft_mpi.torch.streams", "WARNING") as logged:
+            self.group.shutdown()
+        self.assertGreater(time.monotonic() - begin, 0.25)
+        self.assertIn("destroyed while operations were in flight", logged.output[0])
+        self.assertEqual((self.library.revoked, self.library.freed), ([1, 2], [2, 1]))
+
+    def test_kernels_wait_in_handler(self):
+        Event.complete = False
+        with self.assertLogs("weft_mpi.torch.streams", "WARNING"):
+            self.shutdown_in_handler()
+        self.assertEqual((self.library.revoked, self.library.freed), ([1, 2], [2, 1]))
+
+    def test_others_are_elsewhere(self):
+        """Their kernels wait for this process, which has left by an exception."""
+        self.library.others_come = False
+        self.shutdown_in_handler()
+        self.assertEqual((self.library.revoked, self.library.freed), ([1, 2], ["barrier of 1", 2, 1]))
+        self.assertRegex(self.group.failure, "Timed out in destroy_process_group")
+
+    def test_time_limit(self):
+        self.library.others_come, self.group.time_limit = False, 0.05
+        self.group.shutdown()
+        self.assertEqual((self.library.revoked, self.library.freed), ([1, 2], ["barrier of 1", 2, 1]))
+
+    def test_error_of_cuda(self):
+        failing = unittest.mock.Mock(query=unittest.mock.Mock(side_effect=RuntimeError("an error of CUDA")))
+        self.kernels.last = failing
+        with self.assertLogs("weft_mpi.torch.streams", "WARNING") as logged:
+            self.group.shutdown()
+        self.assertIn("an error of CUDA", logged.output[0])
+        self.assertEqual((self.library.revoked, self.library.freed), ([1, 2], [2, 1]))
 
 
 class Capture(unittest.TestCase):

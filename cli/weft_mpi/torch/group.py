@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import time
 from datetime import timedelta
@@ -22,12 +23,15 @@ from weft_mpi.torch.options import one, row, with_options
 from weft_mpi.torch.work import NO_TIME, Work, service, synchronize
 
 ABORTED = "another process has aborted the group, e.g. since its time limit was over"
+# Seconds that the end of a group waits for kernels, and in the handler of an exception, which others may not have, for others.
+PATIENCE, PATIENCE_IN_HANDLER = 30.0, 5.0
 NONBLOCKING = {name: mpi.nonblocking(name) for name in (*mpi.COLLECTIVES, "Send_c", "Recv_c")}
 
 
 class WeftGroup(ProcessGroup):
     """A process group. timeout: the time limit of an operation; comm: its communicator, which shutdown() frees."""
 
+    DESTROYED = "the process group was destroyed while operations were in flight"
     # Backend.supports_*: a process group of weft is its own backend, for all devices.
     supports_coalescing = supports_splitting = supports_shrinking = supports_window = False
 
@@ -98,15 +102,32 @@ class WeftGroup(ProcessGroup):
     def shutdown(self) -> None:
         """Frees the communicator. Operations in flight end with an exception, here and in the other processes."""
         for work in service.outstanding(self):
-            self.revoke("the process group was destroyed while operations were in flight")
+            self.revoke(self.DESTROYED)
             work.end()
-        for kernels in filter(None, self.kernels.values()):
+        in_handler = sys.exc_info()[0] is not None
+        made = [kernels for kernels in self.kernels.values() if kernels]
+        for kernels in made:
+            kernels.settle(PATIENCE_IN_HANDLER if in_handler else PATIENCE)
+        if made and self.failure is None:
+            self._meet(PATIENCE_IN_HANDLER if in_handler else self.time_limit)
+        for kernels in made:
             kernels.end()
         self.kernels = {}
         with self.failure_lock:
             comm, self.comm = self.comm, None
         if comm is not None:
             self.job.free(comm)
+
+    def _meet(self, limit: float) -> None:
+        """Waits until all processes end the group, whose communicators of kernels they free together. After the time limit they
+        are revoked, and each process frees them alone; not later, since nothing can be revoked that may be free."""
+        service.begin_wait(Work(self, "destroy_process_group"), time.monotonic() + limit)
+        try:
+            code = self.library.Barrier(self.comm)
+        finally:
+            service.end_wait()
+        if code and self.failure is None:
+            self.revoked_by_others()
 
     def abort(self) -> None:
         self.revoke("it was aborted by this process")

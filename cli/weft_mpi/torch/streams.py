@@ -246,16 +246,26 @@ class Kernels:
         if flag.value and self.group.failure is None:
             self.group.revoked_by_others()
 
+    def settle(self, limit: float) -> None:
+        """Waits for the operations, which are revoked after `limit` seconds: another process may have left before them."""
+        group, end = self.group, time.monotonic() + limit
+        try:
+            while self.last is not None and not self.last.query():
+                if group.failure is None and time.monotonic() >= end:
+                    group.revoke(group.DESTROYED)
+                time.sleep(TICK)
+            self.check()
+        except RuntimeError as error:  # of CUDA, also for all later calls
+            group.revoke(f"its kernels have failed: {error}")
+        if group.failure is not None:
+            log.warning("weft: operations in streams may have ended without results: %s", group.failure)
+
     def end(self) -> None:
-        """Collective: waits for the operations, then frees the communicator."""
-        while self.last is not None and not self.last.query():
-            time.sleep(TICK)  # the thread applies the time limits
-        self.check()
-        if self.group.failure is not None:
-            log.warning("weft: operations in streams may have ended without results: %s", self.group.failure)
+        """Frees the communicator, after settle(). Collective, unless the group has been revoked."""
         watch.remove(self)
         with self.lock, torch.cuda.device(self.index):
-            self._redirect(self.own_raw)  # all operations are complete
+            if self.target != self.own_raw:
+                self.redirect(self.comm, self.own_raw)  # all operations are complete
             with self.group.failure_lock:
                 comm, self.comm = self.comm, ctypes.c_void_p()
             library = self.group.library
