@@ -292,6 +292,91 @@ class Order(unittest.TestCase):
         self.assertIn("rank 1 of the group has ended", logged.output[0])
         self.assertEqual(group.library.freed, [2, 1])
 
+    def test_revoked_while_made(self):
+        """Another thread revokes the group while the communicator of the kernels is made."""
+        group, made = self.kernels.group, self.kernels
+        group.kernels = {}
+
+        def make(*_):
+            group.abort()
+            return made
+
+        with unittest.mock.patch.object(streams, "make", make):
+            with unittest.mock.patch.object(capture, "is_capturing", lambda _device: False):
+                calls = [Call("Allreduce_c", (), ())]
+                self.assertIs(group.kernels_for(torch.device("cuda", 0), "x", calls), made)
+        self.assertEqual(group.library.revoked, [1, 2])
+
+
+class Watched(unittest.TestCase):
+    """The thread that looks at the operations."""
+
+    def setUp(self):
+        for name, value in (
+            ("LONGEST_SILENCE", 0.05),
+            ("SELDOM", 0.02),
+            ("TICK", 0.001),
+            ("relax_capture", lambda: None),
+        ):
+            patch = unittest.mock.patch.object(streams, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.watch = streams.Watch()
+        patch = unittest.mock.patch.object(streams, "watch", self.watch)
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.looks = 0
+
+    def looked(self, seconds):
+        """Returns whether the thread looks at a group within the last part of a time."""
+        time.sleep(seconds / 2)
+        before = self.looks
+        time.sleep(seconds / 2)
+        return self.looks > before
+
+    def test_graphs(self):
+        """The thread looks on at groups with captured operations, whose launches it does not see."""
+        state.current, state.captured = 8, False
+        made = kernels()
+        made.progress = lambda: setattr(self, "looks", self.looks + 1)
+        self.watch.add(made)
+        self.addCleanup(self.watch._stop)
+        self.assertFalse(self.looked(0.4))
+        state.captured = True
+        run(made, WAITED)
+        self.assertTrue(self.looked(0.4))
+        before = self.looks
+        time.sleep(0.3)
+        self.assertLess(self.looks - before, 20)
+
+    def test_revocation_of_graphs(self):
+        state.current, state.captured, Event.complete = 8, True, True
+        made = kernels()
+        run(made, WAITED)
+        made.group.library.failed, made.group.ended = mpi.FAILURES[0], [1]
+        made.progress()
+        self.assertEqual(made.group.failure, "rank 1 of the group has ended")
+
+    def test_threads(self):
+        """Groups that threads make and free at the same time."""
+        self.watch.thread = threading.current_thread()
+        interval = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, interval)
+        sys.setswitchinterval(1e-6)
+
+        def make_and_free():
+            for _ in range(300):
+                made = object()
+                self.watch.add(made)
+                self.watch.remove(made)
+
+        threads = [threading.Thread(target=make_and_free) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(self.watch.all, [])
+
 
 class End(unittest.TestCase):
     """The end of a group, which other processes may not reach."""

@@ -171,10 +171,11 @@ class WeftGroup(ProcessGroup):
     def _ended_ranks(self) -> list[int]:
         """Returns the ranks in this group of the processes that are known to have ended."""
         library, group, own, count = self.library, ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
-        if self.comm is None or library.Comm_get_failed(self.comm, ctypes.byref(group)):
-            return []
+        with self.failure_lock:  # shutdown() frees the communicator
+            if self.comm is None or library.Comm_get_failed(self.comm, ctypes.byref(group)):
+                return []
+            library.Comm_group(self.comm, ctypes.byref(own))
         library.Group_size(group, ctypes.byref(count))
-        library.Comm_group(self.comm, ctypes.byref(own))
         numbers, ranks = (ctypes.c_int * count.value)(*range(count.value)), (ctypes.c_int * count.value)()
         library.Group_translate_ranks(group, count.value, numbers, own, ranks)
         for handle in (group, own):
@@ -226,7 +227,11 @@ class WeftGroup(ProcessGroup):
             return None
         with self.kernels_lock, torch.cuda.device(device):
             if device.index not in self.kernels:
-                self.kernels[device.index] = streams.make(self, device, name)
+                made = streams.make(self, device, name)
+                with self.failure_lock:
+                    self.kernels[device.index] = made
+                    if made is not None and self.failure is not None:  # revoke() has not seen the communicator
+                        self.library.Comm_revoke(made.comm)
             return self.kernels[device.index]
 
     def deadline(self, timeout: timedelta) -> float:

@@ -24,6 +24,7 @@ from weft_mpi.torch.work import NO_TIME, Work, service
 REDUCTIONS = ("Allreduce_c", "Reduce_scatter_block_c")
 HIGH_PRIORITY = -1  # of the stream of a group: its kernels start before waiting kernels of the program
 TICK, LONGEST_SILENCE = 5e-3, 1.0  # seconds between two looks of the thread; after its last work until it sleeps
+SELDOM = 0.1  # between two looks while only graphs may be in progress
 SLOW = 0.1  # seconds after which the ranks that an operation waits for are looked at
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 log = logging.getLogger(__name__)
@@ -58,6 +59,11 @@ class Kernels:
         library = group.library
         self.functions = {name: getattr(library, name[:-2] + "_enqueue_c") for name in mpi.ENQUEUED}
         self.redirect = library.Stream_comm_redirect
+
+    @property
+    def captured(self) -> bool:
+        """Whether graphs have operations of the communicator."""
+        return self.last_captured[2] is not None
 
     def supports(self, calls) -> bool:
         """Returns whether kernels can execute the calls: equal on all ranks, as it depends on functions and types only."""
@@ -111,7 +117,7 @@ class Kernels:
                 raise
             if captured:
                 event = stream.record_event()
-                self.last_captured = (capture_of(raw), raw, event)
+                self._remember_captured(raw, event)
                 return StreamWork(self, name, result, event, [calls], True)
             event = self.free.pop() if self.free and not asynchronous else torch.cuda.Event()
             event.record(stream)
@@ -126,7 +132,7 @@ class Kernels:
         event = torch.cuda.Event()
         event.record(stream)
         if captured:
-            self.last_captured = (capture_of(raw), raw, event)
+            self._remember_captured(raw, event)
             return
         self.last, self.last_raw = event, raw
         self._watch(event, name, options, [calls])
@@ -154,6 +160,12 @@ class Kernels:
         capture, last_raw, event = self.last_captured
         if event is not None and raw != last_raw and capture == capture_of(raw):
             stream.wait_event(event)
+
+    def _remember_captured(self, raw: int, event) -> None:
+        first = not self.captured
+        self.last_captured = (capture_of(raw), raw, event)
+        if first:
+            watch.wake()  # from a sleep without a limit
 
     def stream(self, raw: int):
         """Returns the current stream, whose handle is `raw`."""
@@ -245,6 +257,8 @@ class Kernels:
             self.lock.release()
         if flag.value and self.group.failure is None:
             self.group.revoked_by_others()
+        if self.captured:
+            self.check()
 
     def settle(self, limit: float) -> None:
         """Waits for the operations, which are revoked after `limit` seconds: another process may have left before them."""
@@ -387,24 +401,28 @@ class StreamWork(BaseWork):
 
 
 class Watch:
-    """The thread that looks at the operations of all groups. It sleeps while there are none."""
+    """The thread that looks at the operations of all groups. It sleeps while there are none, but looks seldom at groups with
+    captured operations, as nothing tells of launches of graphs."""
 
     def __init__(self) -> None:
-        self.all: list[Kernels] = []
+        self.all: list[Kernels] = []  # replaced under the lock
+        self.lock = threading.Lock()
         self.awake = threading.Event()
         self.idle = True
         self.thread: threading.Thread | None = None
         self.ending = False
 
     def add(self, kernels: Kernels) -> None:
-        self.all = [*self.all, kernels]
-        if self.thread is None:
-            self.thread = threading.Thread(target=self._run, name="weft-streams", daemon=True)
-            self.thread.start()
-            atexit.register(self._stop)
+        with self.lock:
+            self.all = [*self.all, kernels]
+            if self.thread is None:
+                self.thread = threading.Thread(target=self._run, name="weft-streams", daemon=True)
+                self.thread.start()
+                atexit.register(self._stop)
 
     def remove(self, kernels: Kernels) -> None:
-        self.all = [other for other in self.all if other is not kernels]
+        with self.lock:
+            self.all = [other for other in self.all if other is not kernels]
 
     def wake(self) -> None:
         self.idle = False
@@ -424,9 +442,10 @@ class Watch:
                 self.awake.clear()
                 self.idle = True
                 if not any(kernels.watched for kernels in self.all):  # an operation that has found the thread awake
-                    self.awake.wait()
+                    captured = any(kernels.captured for kernels in self.all)
+                    if self.awake.wait(SELDOM if captured else None):
+                        last = time.monotonic()
                 self.idle = False
-                last = time.monotonic()
             time.sleep(TICK)
 
     def _look(self, kernels: Kernels, now: float) -> bool:
