@@ -376,6 +376,21 @@ def streams():
         if i % 3 == 0:
             dist.all_reduce(mixed, ReduceOp.AVG, async_op=True).wait()
             same(mixed, torch.full((5,), size * (size - 1) / 2))
+    # Branches of a graph.
+    side, branches = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(branches):
+        left, right = static + 1, static + 2
+        side.wait_stream(torch.cuda.current_stream())
+        dist.all_reduce(left)
+        with torch.cuda.stream(side):
+            dist.all_reduce(right)
+        dist.all_reduce(left)
+        torch.cuda.current_stream().wait_stream(side)
+    for i in range(20):
+        static.fill_(float(i))
+        branches.replay()
+        same(left, torch.full((5000,), (i + 1.0) * size * size))
+        same(right, torch.full((5000,), (i + 2.0) * size))
     dist.all_reduce(torch.ones(1 << 20), async_op=True)  # ends before the group
     dist.destroy_process_group()
 
@@ -415,9 +430,10 @@ def stream_death():
     if rank == size - 1:
         os._exit(0)
     begin = time.monotonic()
-    dist.all_reduce(torch.ones(1 << 20))
+    work = dist.all_reduce(torch.ones(1 << 20), async_op=True)
     torch.cuda.synchronize()
     assert time.monotonic() - begin < 5
+    assert not work.is_success()
     try:
         dist.all_reduce(torch.ones(1 << 20))
     except dist.DistBackendError as error:

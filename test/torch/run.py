@@ -96,6 +96,13 @@ class Torch(unittest.TestCase):
     def test_stream_order(self):
         self.run_in("python", os.path.join(HERE, "stream_order.py"))
 
+    def test_emulated(self):
+        if "TEST_CUDA_DRIVER" in os.environ:
+            variables = {"WEFT_CUDA_DRIVER": os.environ["TEST_CUDA_DRIVER"], "EMUCUDA_DEVICES": "3"}
+            for check in ("together", "graphs", "death", "handler", "time_limit"):
+                with self.subTest(check=check):
+                    self.torchrun(3, "emulated.py", check, **variables)
+
     def test_store_before_launchers(self):
         """The variables of another launcher, as of a job of Slurm in which torchrun runs, do not matter."""
         self.torchrun(2, "process_group.py", "messages", **OTHER_JOB)
