@@ -109,7 +109,8 @@ def test_spawned_jobs(traced, program):
 def test_gpu_copies(traced, emulated):
     latency = os.path.join(PREFIX, "libexec", "weft", "bench", "latency")
     words = ("-d", "cuda", "-m", "1048576:1048576", "-i", "5", "-x", "1", "D", "D")
-    result, found = traced(PREFIX + "/bin/mpiexec", "-n", "2", latency, *words)
+    mapped = ("-x", "WEFT_GPU_MAPPING=always")
+    result, found = traced(PREFIX + "/bin/mpiexec", "-n", "2", *mapped, latency, *words)
     assert result.status == 0
     tracks = check(found)
     copies = [event for events in tracks.values() for event in events if event["cat"] == "copy"]

@@ -13,63 +13,13 @@ import weakref
 from datetime import timedelta
 
 import torch
+from recorded_streams import Event, log, state
 
 WAITED, NOT_WAITED = False, True
-state = types.SimpleNamespace(current=0, captured=False, capture=1, streams=0)
-log = []
-
-
-class Stream:
-    def __init__(self, device=None, priority=0, raw=None):
-        state.streams += raw is None
-        self.cuda_stream = 100 * state.streams if raw is None else raw
-
-    def wait_event(self, event):
-        log.append(f"{self.cuda_stream} waits for {event.stream}")
-
-    def record_event(self):
-        event = Event()
-        event.record(self)
-        return event
-
-
-class Event:
-    complete = True
-
-    def record(self, stream):
-        self.stream = stream.cuda_stream
-
-    def query(self):
-        return self.complete
-
-
-class Guard:
-    def __init__(self, stream):
-        self.stream = stream
-
-    def __enter__(self):
-        self.before, state.current = state.current, getattr(self.stream, "cuda_stream", state.current)
-
-    def __exit__(self, *_):
-        state.current = self.before
-
-
-def replace_cuda():
-    cuda = torch.cuda
-    cuda.Stream, cuda.Event, cuda.stream, cuda.device = Stream, Event, Guard, Guard
-    cuda.current_device, cuda.current_stream = lambda: 0, lambda _device=None: Stream(raw=state.current)
-    future = torch.futures.Future
-    torch.futures.Future = lambda devices=None: future()
-    torch._C._cuda_isCurrentStreamCapturing = lambda: state.captured
-    torch._C._cuda_getDevice = lambda: 0
-    torch._C._cuda_getCurrentRawStream = lambda _index: state.current
-
-
-replace_cuda()
 if not hasattr(torch.distributed.Backend, "WEFT"):
     import weft_mpi.torch  # noqa: F401
 from weft_mpi import mpi  # noqa: E402
-from weft_mpi.torch import capture, streams  # noqa: E402
+from weft_mpi.torch import capture, streams, watching  # noqa: E402
 from weft_mpi.torch import group as group_module  # noqa: E402
 from weft_mpi.torch.collectives import Call  # noqa: E402
 from weft_mpi.torch.group import WeftGroup  # noqa: E402
@@ -134,7 +84,7 @@ def kernels():
     made = streams.Kernels(group, torch.device("cuda", 0))
     made.comm = ctypes.c_void_p(2)
     group.kernels[0] = made
-    streams.watch.idle = False  # no thread
+    watching.watch.idle = False  # no thread
     group.library.target = made.own_raw
     return made
 
@@ -318,10 +268,10 @@ class Watched(unittest.TestCase):
             ("TICK", 0.001),
             ("relax_capture", lambda: None),
         ):
-            patch = unittest.mock.patch.object(streams, name, value)
+            patch = unittest.mock.patch.object(watching, name, value)
             patch.start()
             self.addCleanup(patch.stop)
-        self.watch = streams.Watch()
+        self.watch = watching.Watch()
         patch = unittest.mock.patch.object(streams, "watch", self.watch)
         patch.start()
         self.addCleanup(patch.stop)

@@ -44,6 +44,7 @@ NAMES = frozenset(
         "stream.host_completions",
         "stream.host_waits",
         "stream.kept_captures",
+        "stream.no_connection",
         "stream.no_thread",
         "stream.unwatched_processes",
     )

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Watching: the thread that looks at operations in streams (streams.Kernels), and captures, by the driver.
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import threading
+import time
+
+import torch
+from torch.distributed import DistBackendError
+
+TICK, LONGEST_SILENCE = 5e-3, 1.0  # seconds between two looks of the thread; after its last work until it sleeps
+SELDOM = 0.1  # between two looks while only graphs may be in progress
+RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+
+
+class Watch:
+    """The thread that looks at the operations of all groups. It sleeps while there are none, but looks seldom at groups with
+    captured operations, as nothing tells of launches of graphs."""
+
+    def __init__(self) -> None:
+        self.all: list = []  # replaced under the lock
+        self.lock = threading.Lock()
+        self.awake = threading.Event()
+        self.idle = True
+        self.thread: threading.Thread | None = None
+        self.ending = False
+
+    def add(self, kernels) -> None:
+        with self.lock:
+            self.all = [*self.all, kernels]
+            if self.thread is None:
+                self.thread = threading.Thread(target=self._run, name="weft-streams", daemon=True)
+                self.thread.start()
+                atexit.register(self._stop)
+
+    def remove(self, kernels) -> None:
+        with self.lock:
+            self.all = [other for other in self.all if other is not kernels]
+
+    def wake(self) -> None:
+        self.idle = False
+        self.awake.set()
+
+    def _run(self) -> None:
+        relax_capture()
+        last = time.monotonic()
+        while not self.ending:
+            now = time.monotonic()
+            busy = [kernels for kernels in self.all if self._look(kernels, now)]
+            for kernels in self.all:
+                kernels.progress()
+            if busy:
+                last = now
+            elif now - last > LONGEST_SILENCE:
+                self.awake.clear()
+                self.idle = True
+                if not any(kernels.watched for kernels in self.all):  # an operation that has found the thread awake
+                    captured = any(kernels.captured for kernels in self.all)
+                    if self.awake.wait(SELDOM if captured else None):
+                        last = time.monotonic()
+                self.idle = False
+            time.sleep(TICK)
+
+    def _look(self, kernels, now: float) -> bool:
+        if torch.cuda.current_device() != kernels.index:
+            torch.cuda.set_device(kernels.index)  # otherwise the thread would create a context on GPU 0
+        return kernels.look(now)
+
+    def _stop(self) -> None:
+        self.ending = True
+        self.wake()
+        self.thread.join(timeout=1)
+
+
+@functools.cache
+def driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def relax_capture() -> None:
+    """Lets this thread look at events while another one captures a graph, which would be invalid otherwise."""
+    mode = ctypes.c_int(RELAXED)
+    driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+
+
+def capture_of(raw: int) -> int:
+    """Returns the number of the capture in which a captured stream is: no other capture of the process has it."""
+    status, number = ctypes.c_int(), ctypes.c_uint64()
+    code = driver().cuStreamGetCaptureInfo_v2(
+        ctypes.c_void_p(raw), ctypes.byref(status), ctypes.byref(number), None, None, None
+    )
+    if code:
+        raise DistBackendError(f"weft: cuStreamGetCaptureInfo has failed with the error {code} of CUDA")
+    return number.value
+
+
+watch = Watch()
