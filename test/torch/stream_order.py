@@ -336,7 +336,7 @@ class End(unittest.TestCase):
         self.kernels = kernels()
         self.group, self.library = self.kernels.group, self.kernels.group.library
         run(self.kernels, WAITED)
-        for name, value in (("PATIENCE", 0.3), ("PATIENCE_IN_HANDLER", 0.05)):
+        for name, value in (("END_TIMEOUT", 0.3), ("END_TIMEOUT_IN_HANDLER", 0.05)):
             patch = unittest.mock.patch.object(group_module, name, value)
             patch.start()
             self.addCleanup(patch.stop)

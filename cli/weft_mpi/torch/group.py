@@ -24,7 +24,7 @@ from weft_mpi.torch.work import NO_TIME, Work, service, synchronize
 
 ABORTED = "another process has aborted the group, e.g. since its time limit was over"
 # Seconds that the end of a group waits for kernels, and in the handler of an exception, which others may not have, for others.
-PATIENCE, PATIENCE_IN_HANDLER = 30.0, 5.0
+END_TIMEOUT, END_TIMEOUT_IN_HANDLER = 30.0, 5.0
 NONBLOCKING = {name: mpi.nonblocking(name) for name in (*mpi.COLLECTIVES, "Send_c", "Recv_c")}
 
 
@@ -107,9 +107,9 @@ class WeftGroup(ProcessGroup):
         in_handler = sys.exc_info()[0] is not None
         made = [kernels for kernels in self.kernels.values() if kernels]
         for kernels in made:
-            kernels.settle(PATIENCE_IN_HANDLER if in_handler else PATIENCE)
+            kernels.settle(END_TIMEOUT_IN_HANDLER if in_handler else END_TIMEOUT)
         if made and self.failure is None:
-            self._meet(PATIENCE_IN_HANDLER if in_handler else self.time_limit)
+            self._meet(END_TIMEOUT_IN_HANDLER if in_handler else self.time_limit)
         for kernels in made:
             kernels.end()
         self.kernels = {}
