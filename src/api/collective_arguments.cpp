@@ -93,16 +93,21 @@ void Collective::set_reduction(const void* send, void* recv, int64_t count, data
   }
 }
 
-// A send block and a receive block at the same address are an error for any layout. Blocks of other ranks are
-// compared only if both buffers start at the same address, which is legal with displacements.
+// A send block and a receive block whose data begin at the same address are an error for any layout. Blocks
+// of other ranks are compared only if both buffers start at the same address, which is legal with
+// displacements, and with datatypes whose data begin elsewhere, such as the faces and the halo of a cube as
+// subarrays.
 bool Collective::has_aliased_buffers() const {
   const coll::Operand &send = call.send, &recv = call.recv;
   const auto absent = [](const coll::Operand& operand) {
     return operand.type == nullptr && operand.types == nullptr;
   };
   if (absent(send) || absent(recv)) return false;
-  const auto same = [](const p2p::Buffer& a, const p2p::Buffer& b) {
-    return a.address == b.address && !coll::empty(a) && !coll::empty(b);
+  const auto begin = [](const p2p::Buffer& buffer) {
+    return reinterpret_cast<intptr_t>(buffer.address) + buffer.type->true_lb();
+  };
+  const auto same = [begin](const p2p::Buffer& a, const p2p::Buffer& b) {
+    return !coll::empty(a) && !coll::empty(b) && begin(a) == begin(b);
   };
   const bool same_address = send.address == recv.address && send.address != nullptr;
   switch (call.what) {
