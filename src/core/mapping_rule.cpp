@@ -6,15 +6,14 @@
 namespace weft::core {
 namespace {
 
-enum Mapping { automatic, one_side, always, by_cost };
+enum Mapping { automatic, always, by_cost };
 config::Choice setting_mapping{
     "gpu.mapping",
     automatic,
-    {"auto", "one_side", "always", "by_cost"},
+    {"auto", "always", "by_cost"},
     "When GPU memory of the program is mapped by other processes: auto (for messages when earlier messages "
-    "through bounce buffers have cost as much time as a mapping, for collectives at once), one_side "
-    "(that of one side of a message with its first message; that of the other side when puts would have "
-    "saved as much), always (the memory of both sides at once), by_cost (auto, for collectives too)."};
+    "through bounce buffers have cost as much time as a mapping, for collectives at once), always (the "
+    "memory of both sides at once), by_cost (auto, for collectives too)."};
 
 constexpr size_t kMaxEntries = 8192;
 
@@ -24,8 +23,6 @@ bool MappingRule::maps_at_once(Alternative alternative) {
   switch (setting_mapping.index()) {
     case always:
       return true;
-    case one_side:
-      return alternative != Alternative::other_side;
     case by_cost:
       return false;
     default:

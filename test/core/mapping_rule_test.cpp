@@ -89,15 +89,12 @@ TEST(MappingRule, CostsAtMostTwiceTheBestChoice) {
   }
 }
 
-/// Memory of one side is mapped with the first message; that of the other side only when puts have saved
-/// enough.
-TEST(MappingRule, MapsOneSideAtOnce) {
+/// A put's mapping counts what puts save, apart from what the messages of the other side have cost.
+TEST(MappingRule, CountsPutsApart) {
   using enum MappingRule::Alternative;
-  ASSERT_EQ(setenv("WEFT_GPU_MAPPING", "one_side", 1), 0);
-  ASSERT_TRUE(config::load().ok());
   MappingRule rule;
   const Key own{1, true, 7}, other{1, false, 8};
-  EXPECT_TRUE(rule.pays(own, 1, kMappingNs));
+  EXPECT_TRUE(rule.pays(own, kMappingNs, kMappingNs));
   for (int i = 0; i < 99; ++i) EXPECT_FALSE(rule.pays(other, kMappingNs / 100, kMappingNs, other_side));
   EXPECT_FALSE(rule.bought(other, other_side));
   EXPECT_TRUE(rule.pays(other, kMappingNs / 100, kMappingNs, other_side));
