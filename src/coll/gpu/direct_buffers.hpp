@@ -25,8 +25,9 @@ namespace weft::coll::gpu {
 
 /// Returns whether the blocks of a call are stored one by one: several layouts, or several buffers.
 [[nodiscard]] bool stores_blocks(const Call& call, Layouts layouts);
-/// Chooses the chunks of the messages in `plan.collective` such that each thread block has several.
-void plan_movement_chunks(Plan& plan, uint64_t most_blocks, uint64_t most_bytes);
+/// Chooses the chunks of the messages in `plan.collective` such that each thread block has at least
+/// `least_chunks` of the longest one, unless chunks become too small.
+void plan_movement_chunks(Plan& plan, uint64_t most_blocks, uint64_t most_bytes, uint64_t least_chunks);
 /// Extra time in ns of storing `bytes` bytes through a region instead of a mapped buffer: of an all-reduce of
 /// 256 MiB and an all-to-all of 16 MiB on four H200, a third to a half of its time (docs/adr/0011).
 [[nodiscard]] uint64_t region_extra_ns(uint64_t bytes);
