@@ -180,7 +180,8 @@ Result<Ticket> submit(const View& to, const View& from, uint64_t n, StreamRole s
   if (to.type == nullptr && from.type == nullptr)
     return device::copy_async(to.data(), to.memory, from.data(), from.memory, n, stream);
   const auto pieces = pieces_of(to, from, n);
-  if (pieces.size() > kManyPieces) scattered.hit("no kernel reaches both sides, or supports the datatype");
+  if (pieces.size() > kManyPieces && n / pieces.size() < kLongRunBytes)
+    scattered.hit("no kernel reaches both sides, or supports the datatype");
   return device::copy_batch_async(pieces.data(), pieces.size(), to.memory, from.memory, stream);
 }
 
