@@ -15,7 +15,8 @@ if [ "${GPU_VISIBILITY:-all}" = per_task ]; then
     echo "per_task.sh: ${TEST_GPUS:-1} GPUs are needed" >&2
     exit 77
   fi
-  CUDA_VISIBLE_DEVICES=$(echo "$gpus" | cut -d , -f $((${LOCAL_RANK:?no launcher sets it} % count + 1)))
+  rank=${LOCAL_RANK:-${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-${SLURM_LOCALID:?no launcher sets LOCAL_RANK}}}}
+  CUDA_VISIBLE_DEVICES=$(echo "$gpus" | cut -d , -f $((rank % count + 1)))
   export CUDA_VISIBLE_DEVICES
   if [ -n "${TEST_GPUS:-}" ]; then
     TEST_GPUS=1

@@ -53,7 +53,7 @@ constexpr uint64_t kLeastChunks = 8;  // of a thread block and a peer, so that t
 /// Fastest block counts on four H200. Reductions that store only locally push in lockstep; two blocks per
 /// multiprocessor hide each other's stalls.
 uint64_t default_max_blocks(const Call& call) {
-  if (call.what == alltoall || call.what == alltoallv) return 64;
+  if (call.what == alltoall || call.what == alltoallv || call.what == alltoallw) return 64;
   return stores_remotely(call) ? 128 : 256;
 }
 
@@ -72,7 +72,8 @@ KernelCollective::Message out_of(const Call& call, const KernelCollective& c, ui
 }
 
 bool overwrites_input(const Call& call) {
-  return call.in_place && (call.what == alltoall || call.what == alltoallv || call.what == reduce_scatter);
+  return call.in_place && (call.what == alltoall || call.what == alltoallv || call.what == alltoallw ||
+                           call.what == reduce_scatter);
 }
 
 uint32_t div_ceil(uint64_t dividend, uint64_t divisor) {
@@ -153,7 +154,7 @@ uint64_t most_storing_blocks(const Call& call, uint32_t limit) {
 uint64_t most_chunk_bytes(const Call& call) { return value_for(call, chunk_bytes); }
 
 bool stores_blocks(const Call& call, Layouts layouts) {
-  return layouts != Layouts::contiguous || call.what == alltoallw || call.what >= neighbor_allgather;
+  return layouts != Layouts::contiguous || call.what >= neighbor_allgather;
 }
 
 bool wants_direct_buffers(const Call& call, uint64_t largest, Layouts layouts) {
@@ -210,7 +211,9 @@ device::Memory remotely_written_range(const Call& call, const KernelCollective& 
     high = std::max(high, out.address + out.bytes);
   }
   if (high == 0) return call.recv.memory;
-  return device::widened(call.recv.memory, reinterpret_cast<const void*>(low), high - low);
+  const auto* const first = reinterpret_cast<const void*>(low);
+  return device::widened(call.recv.classified ? call.recv.memory : device::classify(first), first,
+                         high - low);
 }
 
 /// Published by each rank: its buffer, and the address for each peer's stores.
@@ -230,7 +233,7 @@ Status DirectBuffers::describe(const Call& call, const KernelCollective& c, Desc
     const KernelCollective::Message out = out_of(call, c, peer);
     own.to[peer] = out.address;
     if (peer == c.rank || out.bytes == 0 || !gets) continue;
-    if (!call.recv.on_device() || !memory.covers(reinterpret_cast<const void*>(out.address), out.bytes))
+    if (!memory.on_device() || !memory.covers(reinterpret_cast<const void*>(out.address), out.bytes))
       return Error(Errc::unsupported, "a buffer of this rank is not within one allocation");
     any = true;
   }

@@ -108,6 +108,7 @@ bool moves_parts(Collective what) {
     case allgatherv:
     case alltoall:
     case alltoallv:
+    case alltoallw:
       return true;
     default:
       return false;
@@ -121,7 +122,6 @@ bool supports(const Call& call) {
   if (moves_parts(call.what)) return true;
   switch (call.what) {
     case bcast:
-    case alltoallw:
     case neighbor_allgather:
     case neighbor_allgatherv:
     case neighbor_alltoall:
