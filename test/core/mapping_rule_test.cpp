@@ -113,6 +113,16 @@ TEST(MappingTime, FollowsWhatWasMeasured) {
   EXPECT_NEAR(static_cast<double>(time.ns()), 5.9e6, 0.1e6);
 }
 
+TEST(MappingTime, FirstOpenOfHiddenGpuCounts) {
+  MappingTime time(1'100'000);
+  time.opened_first_hidden(4'000'000);
+  EXPECT_GE(time.ns(), 4'000'000u);
+  time.opened_first_hidden(125'000'000);
+  EXPECT_LT(time.ns(), 6'000'000u);
+  for (int i = 0; i < 40; ++i) time.opened(1'000'000);
+  EXPECT_LT(time.ns(), 1'300'000u);
+}
+
 TEST(MappingTime, OneSlowCallMovesItByLittle) {
   MappingTime time(1'100'000);
   time.opened(125'000'000);

@@ -207,7 +207,12 @@ Result<Mapping*> Importer::map_region(const Key& key, const Region& region, cons
     return Error(Errc::unsupported, mapped.error().message());
   }
   const bool first = !path_tests_.contains({std::get<0>(key), region.device, local.device});
-  first ? time_.opened_first(timer.elapsed_ns()) : time_.opened(timer.elapsed_ns());
+  if (!first)
+    time_.opened(timer.elapsed_ns());
+  else if (mapped->device < 0)
+    time_.opened_first_hidden(timer.elapsed_ns());
+  else
+    time_.opened_first(timer.elapsed_ns());
   auto mapping = std::make_unique<Mapping>();
   mapping->memory_ = *mapped;
   mapping->base_ = region.base;
