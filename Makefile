@@ -49,8 +49,13 @@ $(READY) $(READY)-cli $(READY)-tests: $(SETUP)
 	@command -v python3 >/dev/null || { echo "Weft's build needs python3 >= 3.9: install it (Debian, Ubuntu: python3)"; exit 1; }
 	@python3 tools/setup/setup.py --tools $(TOOLS) $(DOWNLOADS) --stamp $@
 
+# GPU generations of the kernels: those of this machine. Without a GPU, what is installed has all, demo and tests have none.
+KERNELS := auto
+demo tests test nightly: KERNELS := native
+wheel wheels: KERNELS := all
+
 configure: $(READY)
-	@$(ENV) cmake --preset $(PRESET) --log-level=NOTICE -DWEFT_TESTS=$$(test -e $(READY)-tests && echo ON || echo OFF) $(CMAKE_ARGS)
+	@$(ENV) cmake --preset $(PRESET) --log-level=NOTICE -DWEFT_CUDA_ARCHITECTURES=$(KERNELS) -DWEFT_TESTS=$$(test -e $(READY)-tests && echo ON || echo OFF) $(CMAKE_ARGS)
 
 install: $(READY)-cli configure
 	@$(ENV) cmake --build $(BUILD) -j $(JOBS)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft_cuda_fatbin(target file.cu): compiles kernels ahead of time (machine code for the GPU generations below, and PTX for
-# later GPUs) and embeds them in the target. The driver loads them at run time.
+# other GPUs) and embeds them in the target. The driver loads them at run time.
 #
 # For kernels.cu the target gets `extern const unsigned char weft_fatbin_kernels[]` (C linkage) and the definition
 # WEFT_HAVE_KERNELS=1. Without a compiler for kernels these are absent; the sources test `#ifdef WEFT_HAVE_KERNELS`.
@@ -9,9 +9,33 @@
 # all drivers from 525 on. Otherwise nvcc is used, whose code needs a driver of its CUDA version or newer.
 #
 # Machine code runs on later GPUs of the same major generation; 70 covers Turing, 80 Ada. The driver compiles the PTX for
-# other GPUs, Blackwell for instance, when a program first uses them, and keeps the result in ~/.nv/ComputeCache.
-set(WEFT_CUDA_ARCHITECTURES "70;80;90" CACHE STRING "GPU generations to compile machine code for")
-set(WEFT_CUDA_PTX_ARCHITECTURE "90" CACHE STRING "GPU generation of the embedded PTX, which later GPUs use")
+# other GPUs when a program first uses them, and keeps the result in ~/.nv/ComputeCache.
+set(WEFT_CUDA_ARCHITECTURES "auto" CACHE STRING
+    "GPU generations to compile machine code for: a list such as 80;90; all: those of packages; native: those of this machine's GPUs; auto: native, or all without GPUs")
+set(packaged 70 80 90)
+set(WEFT_CUDA_GENERATIONS ${WEFT_CUDA_ARCHITECTURES})
+if(WEFT_CUDA_ARCHITECTURES MATCHES "^(auto|native)$")
+  # Compute capabilities, such as 8.6 of code for 80. A driver too old for the question: as if there were no GPU.
+  set(WEFT_CUDA_GENERATIONS "")
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE capabilities ERROR_QUIET)
+  string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${capabilities}")
+  foreach(capability ${capabilities})
+    string(REGEX REPLACE "\\..*" "0" generation ${capability})
+    if(NOT generation LESS 70)
+      list(APPEND WEFT_CUDA_GENERATIONS ${generation})
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES WEFT_CUDA_GENERATIONS)
+  list(SORT WEFT_CUDA_GENERATIONS COMPARE NATURAL)
+endif()
+if(WEFT_CUDA_ARCHITECTURES STREQUAL "all" OR (WEFT_CUDA_ARCHITECTURES STREQUAL "auto" AND NOT WEFT_CUDA_GENERATIONS))
+  set(WEFT_CUDA_GENERATIONS ${packaged})
+endif()
+# The PTX serves every GPU that has no machine code.
+set(WEFT_CUDA_PTX_GENERATION 70)
+if("${WEFT_CUDA_GENERATIONS}" MATCHES "70;80;90")
+  set(WEFT_CUDA_PTX_GENERATION 90)
+endif()
 set(WEFT_CUDA12_DIR ${WEFT_TOOLS_DIR}/cuda12/nvidia CACHE PATH "Folder of NVRTC, ptxas, nvFatbin and the runtime headers of CUDA 12")
 
 # Sets WEFT_NVCC_FLAGS if this nvcc works with this g++.
@@ -28,12 +52,12 @@ function(find_nvcc)
     return()
   endif()
   execute_process(COMMAND ${WEFT_NVCC} --list-gpu-code OUTPUT_VARIABLE known ERROR_QUIET)
-  foreach(generation ${WEFT_CUDA_ARCHITECTURES})
+  foreach(generation ${WEFT_CUDA_GENERATIONS})
     if(known MATCHES "sm_${generation}\n")
       list(APPEND flags -gencode=arch=compute_${generation},code=sm_${generation})
     endif()
   endforeach()
-  list(APPEND flags -gencode=arch=compute_${WEFT_CUDA_PTX_ARCHITECTURE},code=compute_${WEFT_CUDA_PTX_ARCHITECTURE})
+  list(APPEND flags -gencode=arch=compute_${WEFT_CUDA_PTX_GENERATION},code=compute_${WEFT_CUDA_PTX_GENERATION})
   set(WEFT_NVCC_FLAGS ${flags} PARENT_SCOPE)
 endfunction()
 
@@ -41,13 +65,7 @@ set(WEFT_NVCC_FLAGS "")
 set(WEFT_NVRTC "")
 if(WEFT_CUDA_KERNELS)
   if(EXISTS ${WEFT_CUDA12_DIR}/nvfatbin/lib/libnvfatbin.so.12 AND EXISTS ${WEFT_CUDA12_DIR}/cuda_nvcc/bin/ptxas)
-    list(TRANSFORM WEFT_CUDA_ARCHITECTURES PREPEND sm_ OUTPUT_VARIABLE architectures)
-    list(APPEND architectures compute_${WEFT_CUDA_PTX_ARCHITECTURE})
-    string(REPLACE ";" "," architectures "${architectures}")
-    set(WEFT_NVRTC ${CMAKE_SOURCE_DIR}/tools/setup/kernels.py --for ${architectures}
-        --nvrtc ${WEFT_CUDA12_DIR}/cuda_nvrtc/lib/libnvrtc.so.12 --ptxas ${WEFT_CUDA12_DIR}/cuda_nvcc/bin/ptxas
-        --nvfatbin ${WEFT_CUDA12_DIR}/nvfatbin/lib/libnvfatbin.so.12
-        -I ${WEFT_CUDA12_DIR}/cuda_runtime/include)
+    set(WEFT_NVRTC ${CMAKE_SOURCE_DIR}/tools/setup/kernels.py)
   else()
     find_nvcc()
   endif()
@@ -55,6 +73,10 @@ endif()
 set(WEFT_KERNELS OFF)
 if(WEFT_NVRTC OR WEFT_NVCC_FLAGS)
   set(WEFT_KERNELS ON)
+  if(NOT WEFT_CUDA_GENERATIONS)
+    message(NOTICE "GPU kernels: as PTX, since this machine has no GPU; drivers from 570 on compile it at first use "
+                   "(-DWEFT_CUDA_ARCHITECTURES=all: machine code)")
+  endif()
 else()
   message(NOTICE "GPU kernels: disabled (neither NVRTC in ${WEFT_CUDA12_DIR}, which `make` downloads, nor a usable nvcc); "
                  "only host memory is supported")
@@ -73,12 +95,33 @@ function(weft_cuda_fatbin target source)
   if(WEFT_NVRTC)
     file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.hpp ${folder}/*.cuh ${CMAKE_SOURCE_DIR}/src/base/element/*.hpp
          ${CMAKE_SOURCE_DIR}/include/*.cuh)
+    set(ptx ${CMAKE_CURRENT_BINARY_DIR}/${target}.${name}.ptx)
     add_custom_command(
-      OUTPUT ${image}
-      BYPRODUCTS ${image}.resources
-      COMMAND ${WEFT_PYTHON} ${WEFT_NVRTC} ${folders} ${source} ${image}
+      OUTPUT ${ptx}
+      COMMAND ${WEFT_PYTHON} ${WEFT_NVRTC} compile --nvrtc ${WEFT_CUDA12_DIR}/cuda_nvrtc/lib/libnvrtc.so.12
+              -I ${WEFT_CUDA12_DIR}/cuda_runtime/include ${folders} ${source} ${ptx}
       DEPENDS ${source} ${headers} ${CMAKE_SOURCE_DIR}/tools/setup/kernels.py
       COMMENT "Compiling GPU kernels ${name}.cu"
+      VERBATIM)
+    # One file a generation: a build for further generations assembles those alone.
+    set(codes "")
+    foreach(generation ${WEFT_CUDA_GENERATIONS})
+      set(code ${CMAKE_CURRENT_BINARY_DIR}/${target}.${name}.sm_${generation}.cubin)
+      add_custom_command(
+        OUTPUT ${code}
+        BYPRODUCTS ${code}.resources
+        COMMAND ${WEFT_PYTHON} ${WEFT_NVRTC} assemble --ptxas ${WEFT_CUDA12_DIR}/cuda_nvcc/bin/ptxas --for ${generation} ${ptx} ${code}
+        DEPENDS ${ptx}
+        COMMENT "Assembling GPU kernels ${name}.cu for sm_${generation}"
+        VERBATIM)
+      list(APPEND codes ${code})
+    endforeach()
+    add_custom_command(
+      OUTPUT ${image}
+      COMMAND ${WEFT_PYTHON} ${WEFT_NVRTC} pack --nvfatbin ${WEFT_CUDA12_DIR}/nvfatbin/lib/libnvfatbin.so.12
+              --ptx-for ${WEFT_CUDA_PTX_GENERATION} ${ptx} ${codes} ${image}
+      DEPENDS ${ptx} ${codes}
+      COMMENT "Packing GPU kernels ${name}.cu"
       VERBATIM)
   else()
     add_custom_command(

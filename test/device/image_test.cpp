@@ -2,7 +2,9 @@
 // Selection of the kernels' image on the emulated driver, by driver version and compute capability.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <string>
 
 #include "cuda_test_support.hpp"
@@ -12,9 +14,20 @@ namespace {
 
 #ifdef WEFT_HAVE_KERNELS
 constexpr bool kHaveKernels = true;
+constexpr int kPtxGeneration = WEFT_TEST_PTX;
+constexpr std::initializer_list<int> kGenerations = {WEFT_TEST_GENERATIONS};
 #else
 constexpr bool kHaveKernels = false;
+constexpr int kPtxGeneration = 0;
+constexpr std::initializer_list<int> kGenerations = {};
 #endif
+
+/// Returns true if the build has machine code for a GPU: for its major generation, and not for a later GPU.
+bool has_machine_code(int capability) {
+  return std::any_of(kGenerations.begin(), kGenerations.end(), [&](int generation) {
+    return generation / 10 == capability / 10 && generation <= capability;
+  });
+}
 
 int number(const char* variable, int standard) {
   const char* text = std::getenv(variable);
@@ -28,8 +41,8 @@ TEST_F(ImageTest, LoadsTheFittingImage) {
   const char* setting = std::getenv("WEFT_GPU_KERNELS");
   const bool on = setting == nullptr || std::string(setting) == "auto";
   const int version = number("EMUCUDA_VERSION", 13000), capability = number("EMUCUDA_CAPABILITY", 90);
-  const bool machine_code = on && capability >= 70 && capability < 100;
-  const bool ptx = on && capability >= 100 && version >= 12080;
+  const bool machine_code = on && has_machine_code(capability);
+  const bool ptx = on && !machine_code && capability >= kPtxGeneration && version >= 12080;
 
   Buffer from(Buffer::Kind::device, 1000), to(Buffer::Kind::device, 1000);
   from.write(pattern(1000, 1));

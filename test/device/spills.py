@@ -1,9 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks ptxas's report on the functions of the resident kernel: none may keep registers in local memory. Each wait for a
-# command empties the L1 cache, so that such a register would be read from the L2 cache (ADR 0008).
+# usage: spills.py ptxas copy.ptx. Assembles the PTX of the resident kernel for the GPU generations of packages, and checks
+# ptxas's report on its functions: none may keep registers in local memory. Each wait for a command empties the L1 cache,
+# so that such a register would be read from the L2 cache (ADR 0008).
+import os
 import re
 import sys
+import tempfile
+
+SOURCE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+sys.path.insert(0, os.path.join(SOURCE, "tools", "setup"))
+import kernels  # noqa: E402
+
+GENERATIONS = ("70", "80", "90")
 
 
 def spills(report, kernel):
@@ -23,12 +32,18 @@ def spills(report, kernel):
 
 
 def main():
-    with open(sys.argv[1], encoding="utf-8") as file:
-        found = list(spills(file, "weft_resident_kernel"))
+    ptxas, ptx = sys.argv[1:]
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        target = os.path.join(folder, "copy.cubin")
+        for generation in GENERATIONS:
+            kernels.assemble(ptxas, ptx, generation, target)
+            with open(target + ".resources", encoding="utf-8") as file:
+                found += spills(file, "weft_resident_kernel")
     for generation, function, stores, loads in found:
         print(f"{generation} {function}: {stores} bytes of spill stores, {loads} of spill loads")
-    if not any(function == "weft_resident_kernel" for _, function, _, _ in found):
-        print("no report on weft_resident_kernel")
+    if sum(function == "weft_resident_kernel" for _, function, _, _ in found) != len(GENERATIONS):
+        print("a report on weft_resident_kernel is missing")
         return 1
     return int(any(stores or loads for _, _, stores, loads in found))
 

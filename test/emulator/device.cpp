@@ -72,6 +72,7 @@ bool known(ContextObject* context) {
 }  // namespace
 
 int driver_version() { return static_cast<int>(number("EMUCUDA_VERSION", 13000)); }
+int ptx_driver_version() { return static_cast<int>(number("EMUCUDA_PTX_VERSION", 12080)); }
 int capability() { return static_cast<int>(number("EMUCUDA_CAPABILITY", 90)); }
 
 World& world() {

@@ -20,7 +20,6 @@ constexpr uint64_t kDeadlockNs = 30'000'000'000;  // ns
 constexpr unsigned kYieldRounds = 1'000;          // yields before sleeping
 constexpr Code kNotFound = 500, kLaunchTooBig = 701, kNoBinary = 209, kUnsupportedPtx = 222;
 constexpr uint32_t kFatBinary = 0xba55ed50;
-constexpr int kPtxDriver = 12080;  // oldest driver that compiles PTX of NVRTC 12.8
 
 struct FatBinary {
   uint32_t magic;
@@ -90,7 +89,7 @@ Code accept(const void* image) {
     }
   }
   if (!has_ptx) return kNoBinary;
-  if (driver_version() < kPtxDriver) return kUnsupportedPtx;
+  if (driver_version() < ptx_driver_version()) return kUnsupportedPtx;
   ++world().ptx;
   return kSuccess;
 }

@@ -26,6 +26,8 @@ inline constexpr Code kPeerAccessAlreadyEnabled = 704, kHostMemoryAlreadyRegiste
 
 /// Driver version, and compute capability of the devices: 90 is 9.0.
 [[nodiscard]] int driver_version();
+/// The oldest driver that compiles the PTX of the kernels: that of NVRTC 12.8.
+[[nodiscard]] int ptx_driver_version();
 [[nodiscard]] int capability();
 /// The number in an environment variable, or `standard`.
 [[nodiscard]] unsigned long number(const char* variable, unsigned long standard);

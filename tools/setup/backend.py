@@ -39,8 +39,11 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     subprocess.run([sys.executable, os.path.join(HERE, "setup.py"), "--tools", "build/tools"], check=True)
     tools = os.path.abspath("build/tools/bin")
     os.environ["PATH"] = os.pathsep.join([tools, os.environ.get("PATH", os.defpath)])
+    settings = dict(config_settings or {})
+    if "WEFT_CUDA_ARCHITECTURES" not in os.environ.get("CMAKE_ARGS", ""):  # `make demo` may have configured fewer
+        settings.setdefault("cmake.define.WEFT_CUDA_ARCHITECTURES", "auto")
     with kept_configuration():
-        return build(wheel_directory, config_settings, metadata_directory)
+        return build(wheel_directory, settings, metadata_directory)
 
 
 def build_sdist(sdist_directory, config_settings=None):

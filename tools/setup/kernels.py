@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Kernels: compiles a kernel source with NVRTC of CUDA 12 into PTX, once, assembles the PTX into machine code for several GPU
-# generations with ptxas, and packs both into a fat binary, from which the driver takes what fits (`nvcc -fatbin` without
-# nvcc). Most of the time is NVRTC's; its PTX is the same for all generations, since no kernel depends on the
+# Kernels: compiles a kernel source with NVRTC of CUDA 12 into PTX, once, assembles the PTX into machine code for each GPU
+# generation with ptxas, and packs both into a fat binary, from which the driver takes what fits (`nvcc -fatbin` without
+# nvcc). Most of the time is ptxas's. The PTX is the same for all generations, since no kernel depends on the
 # generation (tools/check_sources.py).
 import argparse
-import concurrent.futures
 import ctypes
 import os
 import re
 import subprocess
 import sys
-import tempfile
+
+OLDEST_GENERATION = "70"  # of the PTX that NVRTC writes: Volta
 
 # The parts of the C++ library that the kernels use; NVRTC has no standard headers.
 STANDARD = {
@@ -108,23 +108,20 @@ def compile_ptx(path, source, generation, includes):
     return result_of(nvrtc, program, "PTX").rstrip(b"\0")
 
 
-def assemble(ptxas, ptx, architecture):
-    """Returns machine code (sm_80) or PTX (compute_80) for a GPU generation, and ptxas's report of the registers and the
-    local memory of each function. Raises RuntimeError with ptxas's messages."""
-    kind, generation = architecture.split("_")
-    ptx = re.sub(rb"^\.target sm_\d+", b".target sm_" + generation.encode(), ptx, count=1, flags=re.MULTILINE)
-    if kind == "compute":
-        return ptx + b"\0", ""
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = os.path.join(folder, "kernels.ptx"), os.path.join(folder, "kernels.cubin")
-        with open(source, "wb") as file:
-            file.write(ptx)
-        command = [ptxas, "--verbose", "-arch=" + architecture, source, "-o", target]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"{architecture}: {done.stdout.strip()}")
-        with open(target, "rb") as file:
-            return file.read(), done.stdout
+def retarget(ptx, generation):
+    """Returns PTX for a GPU generation and later ones."""
+    return re.sub(rb"^\.target sm_\d+", b".target sm_" + generation.encode(), ptx, count=1, flags=re.MULTILINE)
+
+
+def assemble(ptxas, source, generation, target):
+    """Writes machine code for a GPU generation, and beside it ptxas's report of the registers and the local memory of each
+    function. Raises RuntimeError with ptxas's messages."""
+    command = [ptxas, "--verbose", "-arch=sm_" + generation, source, "-o", target]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"sm_{generation}: {done.stdout.strip()}")
+    with open(target + ".resources", "w", encoding="utf-8") as file:
+        file.write(f"sm_{generation}\n{done.stdout}")
 
 
 def pack(path, codes):
@@ -147,30 +144,49 @@ def pack(path, codes):
     return result.raw
 
 
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def codes_of(ptx, generation, cubins):
+    """Returns {architecture: code} of PTX for a generation and of files kernels.sm_80.cubin."""
+    codes = {path.split(".")[-2]: read(path) for path in cubins}
+    return {**codes, "compute_" + generation: retarget(read(ptx), generation) + b"\0"}
+
+
 def main():
-    parser = argparse.ArgumentParser(description="Compiles a kernel source by NVRTC into a fat binary.")
-    parser.add_argument("--nvrtc", required=True, help="path of libnvrtc.so.12")
-    parser.add_argument("--ptxas", required=True, help="path of ptxas")
-    parser.add_argument("--nvfatbin", required=True, help="path of libnvfatbin.so.12")
-    parser.add_argument("--for", dest="architectures", required=True, help="list such as sm_80,sm_90,compute_90")
-    parser.add_argument("-I", dest="includes", action="append", default=[], help="header folder")
-    parser.add_argument("source")
-    parser.add_argument("target", help="fat binary to write")
+    parser = argparse.ArgumentParser(description="Compiles a kernel source by NVRTC into a fat binary, in three steps.")
+    steps = parser.add_subparsers(dest="step", required=True)
+    step = steps.add_parser("compile", help="source to PTX")
+    step.add_argument("--nvrtc", required=True, help="path of libnvrtc.so.12")
+    step.add_argument("-I", dest="includes", action="append", default=[], help="header folder")
+    step.add_argument("source")
+    step = steps.add_parser("assemble", help="PTX to machine code")
+    step.add_argument("--ptxas", required=True, help="path of ptxas")
+    step.add_argument("--for", dest="generation", required=True, help="GPU generation, such as 80")
+    step.add_argument("source", help="PTX file")
+    step = steps.add_parser("pack", help="PTX and machine code to a fat binary")
+    step.add_argument("--nvfatbin", required=True, help="path of libnvfatbin.so.12")
+    step.add_argument(
+        "--ptx-for", dest="generation", required=True, help="oldest GPU generation of the PTX in the file"
+    )
+    step.add_argument("source", help="PTX file")
+    step.add_argument("cubins", nargs="*", help="machine code, files such as kernels.sm_80.cubin")
+    for step in steps.choices.values():
+        step.add_argument("target", help="file to write")
     arguments = parser.parse_args()
-    architectures = arguments.architectures.split(",")
-    oldest = min((name.partition("_")[2] for name in architectures), key=int)
     try:
-        ptx = compile_ptx(arguments.nvrtc, arguments.source, oldest, arguments.includes)
-        with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            images = pool.map(lambda name: assemble(arguments.ptxas, ptx, name), architectures)
-            images = dict(zip(architectures, images))
-        image = pack(arguments.nvfatbin, {name: code for name, (code, _) in images.items()})
+        if arguments.step == "assemble":
+            return assemble(arguments.ptxas, arguments.source, arguments.generation, arguments.target)
+        if arguments.step == "compile":
+            result = compile_ptx(arguments.nvrtc, arguments.source, OLDEST_GENERATION, arguments.includes)
+        else:
+            result = pack(arguments.nvfatbin, codes_of(arguments.source, arguments.generation, arguments.cubins))
     except (OSError, RuntimeError) as error:
         sys.exit("%s: error: %s" % (arguments.source, error))
     with open(arguments.target, "wb") as file:
-        file.write(image)
-    with open(arguments.target + ".resources", "w", encoding="utf-8") as file:
-        file.writelines(f"{name}\n{report}" for name, (_, report) in images.items() if report)
+        file.write(result)
 
 
 if __name__ == "__main__":

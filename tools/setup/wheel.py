@@ -80,6 +80,7 @@ def main():
     parser = argparse.ArgumentParser(description="Builds wheels into dist/.")
     parser.add_argument("--mpi4py", action="store_true", help="build the wheel of mpi4py only, with build/prefix")
     parser.add_argument("--sdist", action="store_true", help="make the source distribution only")
+    parser.add_argument("--kernels", default="all", help="value of WEFT_CUDA_ARCHITECTURES (default: all)")
     parser.add_argument("--to", default="dist", metavar="FOLDER", help="folder of the wheels (default: dist)")
     arguments = parser.parse_args()
     try:
@@ -101,7 +102,8 @@ def main():
                 MPI4PY_BUILD_MPIABI="1",
             )
         else:
-            build(tools.find(), arguments.to, ".")
+            kernels = "cmake.define.WEFT_CUDA_ARCHITECTURES=" + arguments.kernels
+            build(tools.find(), arguments.to, ".", "--config-settings", kernels)
     except (Missing, Failed) as error:
         sys.exit(f"wheel: error: {error}")
 
