@@ -26,16 +26,24 @@ weft_portable(weft_msgq)
 
 file(GLOB_RECURSE launcher CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/mpiexec/*.cpp)
 if(launcher)
-  add_executable(mpiexec ${launcher})
+  set(main ${CMAKE_SOURCE_DIR}/src/mpiexec/main.cpp)
+  list(REMOVE_ITEM launcher ${main})
+  add_library(weft_mpiexec STATIC ${launcher})  # unit tests link it, too
+  set_target_properties(weft_mpiexec PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(weft_mpiexec PRIVATE -fPIE)  # as the program, which shares its precompiled header
+  target_link_libraries(weft_mpiexec PUBLIC weft_launch weft_base)
+  add_executable(mpiexec ${main})
   target_compile_definitions(mpiexec PRIVATE WEFT_VERSION="${PROJECT_VERSION}")
-  target_link_libraries(mpiexec PRIVATE weft_launch weft_base)
+  target_link_libraries(mpiexec PRIVATE weft_mpiexec)
   target_link_options(mpiexec PRIVATE -static-libstdc++ -static-libgcc)
   # Debuggers read its variables and their types.
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/mpiexec/mpir.cpp PROPERTIES COMPILE_OPTIONS -g
                               SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
-  weft_precompile(mpiexec)
+  weft_precompile(weft_mpiexec)
+  weft_precompile(mpiexec LIKE weft_mpiexec)
+  weft_cold(weft_mpiexec)
   weft_cold(mpiexec)
-  weft_group(mpiexec)
+  weft_group(weft_mpiexec)
   weft_portable(mpiexec)
 endif()
 
