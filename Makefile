@@ -50,8 +50,11 @@ $(READY) $(READY)-cli $(READY)-tests: $(SETUP)
 	@python3 tools/setup/setup.py --tools $(TOOLS) $(DOWNLOADS) --stamp $@
 
 # GPU generations of the kernels: those of this machine. Without a GPU, what is installed has all, demo and tests have none.
+# A build that has been installed keeps all.
 KERNELS := auto
+ifeq ($(shell grep -s '^WEFT_CUDA_ARCHITECTURES:[A-Z]*=[^n]' $(BUILD)/CMakeCache.txt),)
 demo tests test nightly: KERNELS := native
+endif
 wheel wheels: KERNELS := all
 
 configure: $(READY)
