@@ -48,7 +48,7 @@ if(launcher)
 endif()
 
 # Loaded by weft_mpi.jax. It finds the library in its own folder, or in the process.
-add_library(weft_jax MODULE ${CMAKE_SOURCE_DIR}/src/jax/handlers.cpp)
+add_library(weft_jax MODULE ${CMAKE_SOURCE_DIR}/src/jax/handlers.cpp ${CMAKE_SOURCE_DIR}/src/jax/kernels.cpp)
 target_compile_features(weft_jax PRIVATE cxx_std_20)
 set_target_properties(weft_jax PROPERTIES BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "\$ORIGIN" CXX_VISIBILITY_PRESET hidden)
 target_include_directories(weft_jax PRIVATE ${CMAKE_SOURCE_DIR}/src)
@@ -56,3 +56,12 @@ target_link_libraries(weft_jax PRIVATE mpi_abi ${CMAKE_DL_LIBS})
 target_link_options(weft_jax PRIVATE -static-libstdc++ -static-libgcc LINKER:--exclude-libs,ALL)
 weft_cold(weft_jax)
 weft_portable(weft_jax)
+
+# Loaded by weft_mpi.torch. Python has the functions of its interface, and passes the addresses of all others.
+add_library(weft_torch MODULE ${CMAKE_SOURCE_DIR}/src/torch/queue.cpp ${CMAKE_SOURCE_DIR}/src/torch/queue_type.cpp
+                              ${CMAKE_SOURCE_DIR}/src/torch/issue.cpp ${CMAKE_SOURCE_DIR}/src/torch/module.cpp)
+target_compile_features(weft_torch PRIVATE cxx_std_20)
+set_target_properties(weft_torch PROPERTIES CXX_VISIBILITY_PRESET hidden)
+target_include_directories(weft_torch PRIVATE ${CMAKE_SOURCE_DIR}/src)
+target_link_options(weft_torch PRIVATE -static-libstdc++ -static-libgcc LINKER:--exclude-libs,ALL)
+weft_portable(weft_torch)

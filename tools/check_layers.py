@@ -18,6 +18,7 @@ OWN = {
     "mpiexec": {"base", "launch"},
     "debugger": set(),
     "jax": set(),
+    "torch": set(),
     "fortran": {"api"},
     "compat": {"api", "datatype"},
 }

@@ -29,10 +29,12 @@ def driver(name, *arguments):
 
 
 class Stream:
+    device_index = device_type = 0
+
     def __init__(self, _device=None, priority=0):
         handle = ctypes.c_void_p()
         driver("cuStreamCreateWithPriority", ctypes.byref(handle), 1, priority)
-        self.cuda_stream = handle.value
+        self.cuda_stream = self.stream_id = handle.value
 
     def wait_event(self, event):
         if not state.captured:
@@ -56,8 +58,22 @@ class Event:
         if not state.captured:
             driver("cuEventRecord", self.handle, ctypes.c_void_p(stream.cuda_stream))
 
-    def query(self):
-        return driver("cuEventQuery", self.handle) == 0
+
+class Driver:
+    """The emulated driver for the module, which has no events in captures."""
+
+    def __getattr__(self, name):
+        return getattr(library, name)
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    def cuEventRecord(event, stream):
+        return 0 if state.captured else library.cuEventRecord(ctypes.c_void_p(event), ctypes.c_void_p(stream))
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint)
+    def cuStreamWaitEvent(stream, event, flags):
+        if state.captured:
+            return 0
+        return library.cuStreamWaitEvent(ctypes.c_void_p(stream), ctypes.c_void_p(event), flags)
 
 
 class Guard:
@@ -94,7 +110,7 @@ def replace_cuda():
         set_device,
         current,
     )
-    cuda.is_current_stream_capturing = torch._C._cuda_isCurrentStreamCapturing = lambda: state.captured
+    cuda.is_current_stream_capturing = lambda: state.captured
     torch._C._cuda_getDevice = lambda: rank
     torch._C._cuda_getCurrentRawStream = lambda _index: current().cuda_stream
 
@@ -104,10 +120,11 @@ main = Stream()
 if not hasattr(dist.Backend, "WEFT"):
     import weft_mpi.torch  # noqa: F401
 from weft_mpi import mpi  # noqa: E402
-from weft_mpi.torch import streams  # noqa: E402
+from weft_mpi.torch import native, watching  # noqa: E402
 from weft_mpi.torch.collectives import Call  # noqa: E402
 
-streams.driver = lambda: library
+watching.driver = lambda: library
+native.driver = Driver
 buffer = ctypes.c_uint64()
 
 
@@ -160,7 +177,7 @@ def graphs():
     state.captured = True
     all_reduce()
     all_reduce()
-    assert streams.capture_of(main.cuda_stream) == group.kernels[rank].last_captured[0] > 0
+    assert group.kernels[rank].captured
     state.captured = False
     driver("cuStreamEndCapture", stream, ctypes.byref(graph))
     driver("cuGraphInstantiateWithFlags", ctypes.byref(launched), graph, ctypes.c_uint64(0))
@@ -187,7 +204,7 @@ def death():
     if rank == size - 1:
         os._exit(0)
     begin, work = time.monotonic(), all_reduce(True)
-    while not work.event.query():
+    while not work.kernels.queue.complete(work.ticket):
         time.sleep(1e-4)
     assert not work.is_success()
     assert time.monotonic() - begin < 5

@@ -94,7 +94,8 @@ class Torch(unittest.TestCase):
         )
 
     def test_stream_order(self):
-        self.run_in("python", os.path.join(HERE, "stream_order.py"))
+        for program in ("stream_order.py", "issued.py"):
+            self.run_in("python", os.path.join(HERE, program))
 
     def test_emulated(self):
         if "TEST_CUDA_DRIVER" in os.environ:

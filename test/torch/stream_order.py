@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # The order of a group's operations in streams, without a GPU: streams and events that only record what they are asked for.
-# usage: stream_order.py [time]: the second prints the time of issuing an operation instead
 import ctypes
 import sys
 import threading
@@ -13,26 +12,50 @@ import weakref
 from datetime import timedelta
 
 import torch
-from recorded_streams import Event, log, state
+from recorded_streams import POINTER, Driver, function, log, state
 
 WAITED, NOT_WAITED = False, True
 if not hasattr(torch.distributed.Backend, "WEFT"):
     import weft_mpi.torch  # noqa: F401
 from weft_mpi import mpi  # noqa: E402
-from weft_mpi.torch import capture, streams, watching  # noqa: E402
+from weft_mpi.torch import capture, native, streams, watching  # noqa: E402
 from weft_mpi.torch import group as group_module  # noqa: E402
 from weft_mpi.torch.collectives import Call  # noqa: E402
 from weft_mpi.torch.group import WeftGroup  # noqa: E402
 
-streams.capture_of = lambda _raw: state.capture
+native.driver = lambda: Driver
+SIGNATURES = {  # of the functions that C calls, without the communicator
+    "Bcast": (POINTER, ctypes.c_longlong, POINTER, ctypes.c_int),
+    "Allreduce": (POINTER, POINTER, ctypes.c_longlong, POINTER, POINTER),
+    "Allgather": (POINTER, ctypes.c_longlong, POINTER) * 2,
+}
+SIGNATURES.update(Reduce_scatter_block=SIGNATURES["Allreduce"], Alltoall=SIGNATURES["Allgather"])
 
 
 class Library:
     """Functions that succeed; collectives record the stream into which they go."""
 
     def __init__(self):
-        self.target, self.failed, self.revoked, self.freed = None, 0, [], []
+        self.target, self.failed, self.revoked, self.freed, self.codes = None, 0, [], [], {}
         self.others_come, self.left = True, threading.Event()
+        for name, parameters in SIGNATURES.items():
+            setattr(self, f"{name}_enqueue_c", self._collective(name, parameters))
+        self.Stream_comm_redirect = function(POINTER, POINTER)(self._redirect)
+
+    def _collective(self, name, parameters):
+        def record(*arguments):
+            count = arguments[1 if name in ("Bcast", "Allgather", "Alltoall") else 2]
+            if count == 0:
+                return self.failed
+            log.append(f"{name.lower()} in {self.target}")
+            self.arguments = arguments[:-1]
+            return self.codes.get(name, 0)
+
+        return function(*parameters, POINTER)(record)
+
+    def _redirect(self, _comm, raw):
+        self.target = raw or 0
+        return 0
 
     def Barrier(self, comm):
         self.freed.append(f"barrier of {comm.value}")
@@ -40,13 +63,9 @@ class Library:
             assert self.left.wait(20)
         return 0 if self.others_come else mpi.FAILURES[2]
 
-    def Bcast_enqueue_c(self, _buffer, count, *_):
-        assert count == 0
-        return self.failed
-
     def Comm_revoke(self, comm):
         self.revoked.append(comm.value)
-        Event.complete = True  # its kernels leave
+        state.complete = True  # its kernels leave
         self.left.set()
         return 0
 
@@ -54,13 +73,7 @@ class Library:
         self.freed.append(comm._obj.value)
         return 0
 
-    def Stream_comm_redirect(self, _comm, raw):
-        self.target = raw
-        return 0
-
-    def __getattr__(self, name):
-        if name.endswith("_enqueue_c"):
-            return lambda *_: log.append(f"{name[:-10].lower()} in {self.target}") or 0
+    def __getattr__(self, _name):
         return lambda *_: 0
 
 
@@ -79,11 +92,12 @@ class Group(WeftGroup):
         return self.ended
 
 
-def kernels():
+def kernels(gpu=0):
     group = Group()
-    made = streams.Kernels(group, torch.device("cuda", 0))
+    made = streams.Kernels(group, types.SimpleNamespace(index=gpu))
     made.comm = ctypes.c_void_p(2)
-    group.kernels[0] = made
+    made.open()
+    group.kernels[gpu] = made
     watching.watch.idle = False  # no thread
     group.library.target = made.own_raw
     return made
@@ -96,7 +110,7 @@ def run(of, asynchronous, finish=None):
 
 class Order(unittest.TestCase):
     def setUp(self):
-        state.current, state.captured, state.capture, Event.complete = 0, False, 1, True
+        state.current, state.captured, state.capture, state.complete = 0, False, 1, True
         self.kernels = kernels()
         self.own = self.kernels.own_raw
         log.clear()
@@ -171,14 +185,14 @@ class Order(unittest.TestCase):
         run(self.kernels, WAITED)
         work = run(self.kernels, NOT_WAITED)
         now = time.monotonic()
-        Event.complete = False
+        state.complete = False
         self.assertTrue(self.kernels.look(now))
         self.assertIsNone(self.kernels.group.failure)
         self.assertTrue(self.kernels.look(now + 200))
         self.assertRegex(self.kernels.group.failure, "Timed out in x")
-        Event.complete = True
+        state.complete = True
         self.assertFalse(self.kernels.look(now))
-        self.assertEqual((len(self.kernels.free), len(work.keep)), (1, 0))
+        self.assertEqual((self.kernels.watched, len(work.keep)), (0, 0))
         for call in (work.wait, lambda: run(self.kernels, WAITED), self.kernels.done.wait):
             with self.assertRaisesRegex(torch.distributed.DistBackendError, "Timed out in x"):
                 call()
@@ -190,25 +204,26 @@ class Order(unittest.TestCase):
         for asynchronous in (WAITED, NOT_WAITED):
             for state.captured in (False, True):
                 self.kernels = kernels()
-                self.kernels.functions["Alltoall_c"] = lambda *_: 5
+                self.kernels.group.library.codes["Alltoall"] = 5
                 options = types.SimpleNamespace(asyncOp=asynchronous, timeout=timedelta(0))
-                calls = [Call("Allgather_c", (), (temporary,)), Call("Alltoall_c", (), ())]
-                state.current, Event.complete = 0, False
+                arguments = (1, 2, 4, 5, 6, 7)
+                calls = [Call("Allgather_c", arguments, (temporary,)), Call("Alltoall_c", arguments, ())]
+                state.current, state.complete = 3, False
                 log.clear()
                 with self.assertRaisesRegex(torch.distributed.DistBackendError, "x: error 5"):
                     self.kernels.run("x", calls, options, [])
-                used = self.kernels.own_raw if asynchronous and not state.captured else 0
+                used = self.kernels.own_raw if asynchronous and not state.captured else 3
                 state.current = 7
                 self.recorded()
                 run(self.kernels, WAITED)
                 self.assertEqual(self.recorded(), [f"7 waits for {used}", "allreduce in 7"])
-                Event.complete = state.captured
+                state.complete = state.captured
                 del calls
                 if not state.captured:
                     self.assertTrue(self.kernels.look(time.monotonic()))
-                    self.assertEqual(len(self.kernels.watched), 2)
-                    self.assertIs(self.kernels.watched[0][4][0][0].keep[0], temporary)
-                    Event.complete = True
+                    self.assertEqual(self.kernels.watched, 2)
+                    self.assertIsNotNone(reference())
+                    state.complete = True
                     self.assertFalse(self.kernels.look(time.monotonic()))
         del temporary
         self.assertIsNone(reference())
@@ -300,7 +315,7 @@ class Watched(unittest.TestCase):
         self.assertLess(self.looks - before, 20)
 
     def test_revocation_of_graphs(self):
-        state.current, state.captured, Event.complete = 8, True, True
+        state.current, state.captured, state.complete = 8, True, True
         made = kernels()
         run(made, WAITED)
         made.group.library.failed, made.group.ended = mpi.FAILURES[0], [1]
@@ -332,7 +347,7 @@ class End(unittest.TestCase):
     """The end of a group, which other processes may not reach."""
 
     def setUp(self):
-        state.current, state.captured, Event.complete = 0, False, True
+        state.current, state.captured, state.complete = 0, False, True
         self.kernels = kernels()
         self.group, self.library = self.kernels.group, self.kernels.group.library
         run(self.kernels, WAITED)
@@ -355,7 +370,7 @@ class End(unittest.TestCase):
         self.assertEqual((self.kernels.comm.value, self.group.comm, self.group.kernels), (None, None, {}))
 
     def test_kernels_wait(self):
-        Event.complete = False
+        state.complete = False
         begin = time.monotonic()
         with self.assertLogs("weft_mpi.torch.streams", "WARNING") as logged:
             self.group.shutdown()
@@ -364,7 +379,7 @@ class End(unittest.TestCase):
         self.assertEqual((self.library.revoked, self.library.freed), ([1, 2], [2, 1]))
 
     def test_kernels_wait_in_handler(self):
-        Event.complete = False
+        state.complete = False
         with self.assertLogs("weft_mpi.torch.streams", "WARNING"):
             self.shutdown_in_handler()
         self.assertEqual((self.library.revoked, self.library.freed), ([1, 2], [2, 1]))
@@ -382,11 +397,11 @@ class End(unittest.TestCase):
         self.assertEqual((self.library.revoked, self.library.freed), ([1, 2], ["barrier of 1", 2, 1]))
 
     def test_error_of_cuda(self):
-        failing = unittest.mock.Mock(query=unittest.mock.Mock(side_effect=RuntimeError("an error of CUDA")))
-        self.kernels.last = failing
+        state.cuda_error = 700
+        self.addCleanup(setattr, state, "cuda_error", 0)
         with self.assertLogs("weft_mpi.torch.streams", "WARNING") as logged:
             self.group.shutdown()
-        self.assertIn("an error of CUDA", logged.output[0])
+        self.assertIn("error 700 of CUDA", logged.output[0])
         self.assertEqual((self.library.revoked, self.library.freed), ([1, 2], [2, 1]))
 
 
@@ -413,20 +428,5 @@ class Capture(unittest.TestCase):
         self.assertEqual(finished, [1])
 
 
-def measure():
-    made, count, best = kernels(), 5000, 1e9
-    made.functions["Allreduce_c"] = lambda *_: 0
-    for _ in range(10):
-        begin = time.perf_counter()
-        for _ in range(count):
-            run(made, WAITED)
-        best = min(best, (time.perf_counter() - begin) / count * 1e6)
-        made.look(time.monotonic())
-    print(f"issuing an operation, without CUDA and MPI: {best:.1f} us")
-
-
 if __name__ == "__main__":
-    if sys.argv[1:] == ["time"]:
-        measure()
-    else:
-        unittest.main()
+    unittest.main()

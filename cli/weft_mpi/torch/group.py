@@ -17,7 +17,7 @@ from torch.distributed import DistBackendError, ProcessGroup
 
 from weft_mpi import mpi
 from weft_mpi.processes import Job
-from weft_mpi.torch import capture, collectives, monitored, sparse, streams
+from weft_mpi.torch import capture, collectives, monitored, native, sparse, streams
 from weft_mpi.torch.collectives import Call
 from weft_mpi.torch.options import one, row, with_options
 from weft_mpi.torch.work import NO_TIME, Work, service, synchronize
@@ -110,6 +110,7 @@ class WeftGroup(ProcessGroup):
             kernels.settle(END_TIMEOUT_IN_HANDLER if in_handler else END_TIMEOUT)
         if made and self.failure is None:
             self._meet(END_TIMEOUT_IN_HANDLER if in_handler else self.time_limit)
+        native.uninstall(self)
         for kernels in made:
             kernels.end()
         self.kernels = {}

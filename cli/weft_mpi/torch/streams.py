@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import threading
 import time
-from collections import deque
 from datetime import timedelta
 
 import torch
@@ -16,8 +14,10 @@ from torch._C._distributed_c10d import Work as BaseWork
 from torch.distributed import DistBackendError
 
 from weft_mpi import mpi
-from weft_mpi.torch.reduction import AVG, BYTE
-from weft_mpi.torch.watching import TICK, capture_of, watch
+from weft_mpi.torch import native
+from weft_mpi.torch.collectives import Call
+from weft_mpi.torch.reduction import AVG, BYTE, reduction
+from weft_mpi.torch.watching import TICK, watch
 from weft_mpi.torch.work import NO_TIME, Work, service
 
 REDUCTIONS = ("Allreduce_c", "Reduce_scatter_block_c")
@@ -28,38 +28,39 @@ log = logging.getLogger(__name__)
 # Without torch's checks of its initialization. None: a torch without CUDA.
 current_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 current_device = getattr(torch._C, "_cuda_getDevice", None)
-is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
+current_stream, set_stream = (getattr(torch._C, f"_cuda_{name}", None) for name in ("getCurrentStream", "setStream"))
 
 
 class Kernels:
-    """The communicator of a process group for one GPU. Its operations are in one order, also across streams, captured or not:
-    each stream waits for the operation before, unless a capture begins or ends between the two. Made by make()."""
+    """The communicator of a process group for one GPU. Its operations are in one order, also across streams, captured or not: the
+    module native orders and issues them. Made by make()."""
+
+    NO_TIME = NO_TIME
 
     def __init__(self, group, device: torch.device) -> None:
         self.group, self.device, self.index = group, device, device.index
         self.comm, self.stream_handle = ctypes.c_void_p(), ctypes.c_void_p()
         self.own = torch.cuda.Stream(device, priority=HIGH_PRIORITY)
-        self.own_raw = self.target = self.own.cuda_stream  # target: where the communicator puts operations
-        self.streams = {self.own_raw: self.own}
-        self.begin = torch.cuda.Event()  # recorded again for each operation: a wait means the record before it
-        self.last: torch.cuda.Event | None = None  # the end of the latest operation outside of captures,
-        self.last_raw = -1  # and its stream
-        # The capture of the latest captured operation, its stream and its end.
-        self.last_captured: tuple = (None, -1, None)
-        self.lock = threading.Lock()
+        self.own_raw = self.own.cuda_stream  # where the communicator puts asynchronous operations
+        self.own_numbers = self.own.stream_id, self.own.device_index, self.own.device_type
+        self.queue = None
         self.supported: dict[tuple, bool] = {}
-        # Operations in their order: (event, deadline, begin, name, keep). keep: None if nothing else refers to the event.
-        self.watched: deque = deque()
-        self.free: list[torch.cuda.Event] = []
         self.done = Done(group)
-        library = group.library
-        self.functions = {name: getattr(library, name[:-2] + "_enqueue_c") for name in mpi.ENQUEUED}
-        self.redirect = library.Stream_comm_redirect
+        self.functions = {name: getattr(group.library, name[:-2] + "_enqueue_c") for name in mpi.ENQUEUED}
+
+    def open(self) -> None:
+        """Begins to use the communicator."""
+        self.queue = native.queue(self.group.library, self.comm, self.own_raw)
 
     @property
     def captured(self) -> bool:
         """Whether graphs have operations of the communicator."""
-        return self.last_captured[2] is not None
+        return self.queue.captured()
+
+    @property
+    def watched(self) -> int:
+        """The number of operations that may be in progress."""
+        return self.queue.watched()
 
     def supports(self, calls) -> bool:
         """Returns whether kernels can execute the calls: equal on all ranks, as it depends on functions and types only."""
@@ -92,131 +93,86 @@ class Kernels:
 
     def run(self, name: str, calls, options, result) -> BaseWork:
         """Enqueues the calls. Returns at once."""
-        group = self.group
+        group, queue = self.group, self.queue
         if group.failure is not None:
             raise DistBackendError(f"weft: {name}: {group.failure}")
         if self.index != current_device():
             with torch.cuda.device(self.index):
                 return self.run(name, calls, options, result)
-        captured = is_capturing()
-        asynchronous = not captured and getattr(options, "asyncOp", True)
-        with self.lock:
-            raw, stream = self._order(captured, asynchronous)
-            try:
-                for call in calls:
-                    code = self.functions[call.function](*call.arguments, self.comm)
-                    if code:
-                        raise group.failed(name, code)
-                self._finish(calls, stream, asynchronous)
-            except BaseException:
-                self._half_begun(calls, name, options, raw, stream, captured)
-                raise
-            if captured:
-                event = stream.record_event()
-                self._remember_captured(raw, event)
-                return StreamWork(self, name, result, event, [calls], True)
-            event = self.free.pop() if self.free and not asynchronous else torch.cuda.Event()
-            event.record(stream)
-            self.last, self.last_raw = event, raw
-            keep = [calls] if asynchronous else None
-            self._watch(event, name, options, keep)
-        return StreamWork(self, name, result, event, keep, False) if asynchronous else self.done
-
-    def _half_begun(self, calls, name: str, options, raw: int, stream, captured: bool) -> None:
-        """Some calls of an operation may be in the stream when one fails: later operations follow them, and those
-        outside of captures keep their memory until they are complete."""
-        event = torch.cuda.Event()
-        event.record(stream)
-        if captured:
-            self._remember_captured(raw, event)
-            return
-        self.last, self.last_raw = event, raw
-        self._watch(event, name, options, [calls])
-
-    def _order(self, captured: bool, asynchronous: bool) -> tuple:
-        """Returns the stream for the next operation, which follows the operations before and the current stream."""
-        raw = current_raw_stream(self.index)
-        stream = self.stream(raw)
-        ordered = captured or self.last is None or raw == self.last_raw
-        if captured:
-            self._order_captured(raw, stream)
-        if asynchronous:
-            self.begin.record(stream)
-            self.own.wait_event(self.begin)
-            raw, stream = self.own_raw, self.own
-        if not ordered and raw != self.last_raw:
-            stream.wait_event(self.last)
-        if raw != self.target:
-            self._redirect(raw)
-        return raw, stream
-
-    def _order_captured(self, raw: int, stream) -> None:
-        """Lets the stream wait for the operation before in another stream of the same capture: no stream can wait for an event of
-        another capture."""
-        capture, last_raw, event = self.last_captured
-        if event is not None and raw != last_raw and capture == capture_of(raw):
-            stream.wait_event(event)
-
-    def _remember_captured(self, raw: int, event) -> None:
-        first = not self.captured
-        self.last_captured = (capture_of(raw), raw, event)
-        if first:
-            watch.wake()  # from a sleep without a limit
-
-    def stream(self, raw: int):
-        """Returns the current stream, whose handle is `raw`."""
-        found = self.streams.get(raw)
-        if found is None:
-            found = self.streams[raw] = torch.cuda.current_stream(self.device)
-        return found
-
-    def _watch(self, event, name: str, options, keep) -> None:
-        now = time.monotonic()
+        asynchronous = getattr(options, "asyncOp", True)
         limit = getattr(options, "timeout", NO_TIME)
-        limit = limit.total_seconds() if limit > NO_TIME else self.group.time_limit
-        self.watched.append((event, now + limit, now, name, keep))
-        if watch.idle:
-            watch.wake()
+        limit = limit.total_seconds() if limit > NO_TIME else group.time_limit
+        described = [(native.FUNCTIONS[call.function], call.arguments) for call in calls]
+        code, captured, begun = queue.begin(current_raw_stream(self.index), asynchronous, described)
+        try:
+            if code:
+                raise group.failed(name, code)
+            self._finish(calls, asynchronous and not captured)
+        except BaseException:
+            # Some calls may be in the stream: later operations follow them, and they keep their memory.
+            if begun and queue.end(name, [calls], limit)[1]:
+                self.wake()
+            raise
+        keep = [calls] if asynchronous else None
+        ticket, wake = queue.end(name, keep, limit)
+        if wake:
+            self.wake()
+        return StreamWork(self, name, list(result), ticket, keep, captured) if asynchronous else self.done
 
-    def _redirect(self, raw: int) -> None:
-        code = self.redirect(self.comm, raw)
-        if code:
-            raise self.group.failed("another stream", code)
-        self.target = raw
-
-    def _finish(self, calls, stream, asynchronous: bool) -> None:
+    def _finish(self, calls, in_own: bool) -> None:
         finishes = [call.finish for call in calls if call.finish is not None]
         if not finishes:
             return
         with torch.no_grad():
-            if not asynchronous:
+            if not in_own:
                 for finish in finishes:
                     finish()
                 return
-            with torch.cuda.stream(stream):
+            with torch.cuda.stream(self.own):
                 for finish in finishes:
                     finish()
+
+    # Called by the module.
+
+    def reduction(self, name: str, operation, tensor: torch.Tensor) -> tuple[int, int] | None:
+        """Returns the type and operation of MPI of a reduction that is one call; None: it is not, or no kernel computes it."""
+        group = self.group
+        how = reduction(operation, tensor, group.processes, group.library)
+        steps = how.wider is not None or how.terms is not None or how.divisor or how.keep
+        if steps or not isinstance(how.operation, int):
+            return None
+        arguments = (mpi.IN_PLACE, tensor.data_ptr(), 0, how.datatype, how.operation)
+        supported = self.supports([Call(native.FUNCTION_OF[name], arguments, ())])
+        return (how.datatype, how.operation) if supported else None
+
+    def failed(self, name: str, code: int, cuda: int) -> None:
+        """Raises the exception of an operation, for the code of MPI or of CUDA."""
+        if code:
+            raise self.group.failed(name, code)
+        raise RuntimeError(f"weft: {name}: error {cuda} of CUDA")
+
+    def wake(self) -> None:
+        """The first of the watched or captured operations has begun."""
+        if watch.idle:
+            watch.wake()
 
     # Called by the thread.
 
     def look(self, now: float) -> bool:
         """Forgets the operations that are complete, and ends the group if one takes too long or a rank has ended. Returns whether
         operations remain."""
-        watched, group = self.watched, self.group
-        complete = 0
-        while complete < len(watched) and watched[complete][0].query():
-            complete += 1
+        group, queue = self.group, self.queue
+        try:
+            complete = queue.retire()
+        except RuntimeError as error:  # of CUDA, also for all later calls
+            group.revoke(f"its kernels have failed: {error}")
+            return False
         if complete:
             self.check()
-        for _ in range(complete):
-            event, _, _, _, keep = watched.popleft()
-            if keep is None:
-                self.free.append(event)
-            else:
-                keep.clear()
-        if not watched:
+        oldest = queue.oldest()
+        if oldest is None:
             return False
-        _, deadline, begin, name, _ = watched[0]
+        deadline, begin, name = oldest
         if group.failure is None:
             if deadline < now:
                 group.expire(name)
@@ -244,13 +200,13 @@ class Kernels:
     def progress(self) -> None:
         """Lets MPI learn of revocations by other ranks, which end the kernels."""
         flag = ctypes.c_int()
-        if not self.lock.acquire(blocking=False):
+        if not self.queue.try_acquire():
             return
         try:
             if self.comm.value:
                 self.group.library.Comm_is_revoked(self.comm, ctypes.byref(flag))
         finally:
-            self.lock.release()
+            self.queue.release()
         if flag.value and self.group.failure is None:
             self.group.revoked_by_others()
         if self.captured:
@@ -260,7 +216,7 @@ class Kernels:
         """Waits for the operations, which are revoked after `limit` seconds: another process may have left before them."""
         group, end = self.group, time.monotonic() + limit
         try:
-            while self.last is not None and not self.last.query():
+            while not self.queue.idle():
                 if group.failure is None and time.monotonic() >= end:
                     group.revoke(group.DESTROYED)
                 time.sleep(TICK)
@@ -273,15 +229,18 @@ class Kernels:
     def end(self) -> None:
         """Frees the communicator, after settle(). Collective, unless the group has been revoked."""
         watch.remove(self)
-        with self.lock, torch.cuda.device(self.index):
-            if self.target != self.own_raw:
-                self.redirect(self.comm, self.own_raw)  # all operations are complete
-            with self.group.failure_lock:
-                comm, self.comm = self.comm, ctypes.c_void_p()
-            library = self.group.library
-            if library.Comm_free(ctypes.byref(comm)):
-                self.group.job.communicators += 1  # the session cannot be finalized
-            library.Stream_free(ctypes.byref(self.stream_handle))
+        self.queue.acquire()
+        try:
+            with torch.cuda.device(self.index):
+                self.queue.close()
+                with self.group.failure_lock:
+                    comm, self.comm = self.comm, ctypes.c_void_p()
+                library = self.group.library
+                if library.Comm_free(ctypes.byref(comm)):
+                    self.group.job.communicators += 1  # the session cannot be finalized
+                library.Stream_free(ctypes.byref(self.stream_handle))
+        finally:
+            self.queue.release()
 
 
 def make(group, device: torch.device, name: str) -> Kernels | None:
@@ -302,6 +261,8 @@ def make(group, device: torch.device, name: str) -> Kernels | None:
     finally:
         service.end_wait()
     if code == 0:
+        kernels.open()
+        native.install(kernels, StreamWork, current_raw_stream)
         watch.add(kernels)
         return kernels
     library.Stream_free(ctypes.byref(kernels.stream_handle))
@@ -338,9 +299,10 @@ class Done(BaseWork):
 class StreamWork(BaseWork):
     """An operation in a stream. wait() lets the current stream wait for it, not the host."""
 
-    def __init__(self, kernels: Kernels, name: str, result, event, keep: list, captured: bool) -> None:
-        super().__init__()
-        self.kernels, self.name, self.outputs, self.event = kernels, name, list(result), event
+    def __init__(self, kernels: Kernels, name: str, outputs: list, ticket, keep: list, captured: bool) -> None:
+        """ticket: of the queue; keep: what is used until the operation is complete."""
+        BaseWork.__init__(self)
+        self.kernels, self.name, self.outputs, self.ticket = kernels, name, outputs, ticket
         self.keep, self.captured = keep, captured
         self.issuer = current_raw_stream(kernels.index)
         self.future: torch.futures.Future | None = None
@@ -350,7 +312,7 @@ class StreamWork(BaseWork):
         if kernels.group.failure is not None:
             raise self.exception()
         raw = current_raw_stream(kernels.index)
-        kernels.stream(raw).wait_event(self.event)
+        kernels.queue.wait(raw, self.ticket)
         if raw == self.issuer:
             self.keep.clear()  # memory that is freed now is used again in the order of this stream
         return True
@@ -359,7 +321,7 @@ class StreamWork(BaseWork):
         self.wait()
 
     def is_completed(self) -> bool:
-        return self.captured or self.kernels.group.failure is not None or self.event.query()
+        return self.captured or self.kernels.group.failure is not None or self.kernels.queue.complete(self.ticket)
 
     def is_success(self) -> bool:
         if not self.is_completed():
@@ -387,10 +349,18 @@ class StreamWork(BaseWork):
             self.future = torch.futures.Future(devices=[kernels.device])
             if kernels.group.failure is not None:
                 self.future.set_exception(self.exception())
+            elif self.captured:  # a stream that is not captured must not take part in a capture without an end there
+                kernels.queue.wait(current_raw_stream(kernels.index), self.ticket)
+                self.future.set_result(self.outputs)
+            elif kernels.index == current_device():
+                # In the stream of the operation, without the objects that torch.cuda.stream() makes.
+                before = current_stream(kernels.index)
+                set_stream(*kernels.own_numbers)
+                try:
+                    self.future.set_result(self.outputs)
+                finally:
+                    set_stream(*before)
             else:
-                # A stream that is not captured must not take part in a capture without an end there.
-                stream = torch.cuda.current_stream(kernels.device) if self.captured else kernels.own
-                with torch.cuda.stream(stream):
-                    stream.wait_event(self.event)
+                with torch.cuda.stream(kernels.own):
                     self.future.set_result(self.outputs)
         return self.future

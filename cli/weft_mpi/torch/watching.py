@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Watching: the thread that looks at operations in streams (streams.Kernels), and captures, by the driver.
+# Watching: the thread that looks at operations in streams (streams.Kernels), by the driver.
 from __future__ import annotations
 
 import atexit
@@ -9,7 +9,6 @@ import threading
 import time
 
 import torch
-from torch.distributed import DistBackendError
 
 TICK, LONGEST_SILENCE = 5e-3, 1.0  # seconds between two looks of the thread; after its last work until it sleeps
 SELDOM = 0.1  # between two looks while only graphs may be in progress
@@ -84,17 +83,6 @@ def relax_capture() -> None:
     """Lets this thread look at events while another one captures a graph, which would be invalid otherwise."""
     mode = ctypes.c_int(RELAXED)
     driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
-
-
-def capture_of(raw: int) -> int:
-    """Returns the number of the capture in which a captured stream is: no other capture of the process has it."""
-    status, number = ctypes.c_int(), ctypes.c_uint64()
-    code = driver().cuStreamGetCaptureInfo_v2(
-        ctypes.c_void_p(raw), ctypes.byref(status), ctypes.byref(number), None, None, None
-    )
-    if code:
-        raise DistBackendError(f"weft: cuStreamGetCaptureInfo has failed with the error {code} of CUDA")
-    return number.value
 
 
 watch = Watch()

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The functions that cli/weft_mpi/torch/native.py calls, through ctypes.PyDLL, which keeps Python's lock.
+#include "torch/binding.hpp"
+
+namespace weft::torch {
+
+size_t object_header() {
+  static const size_t size = [] {
+    const Ref bytes(PyObject_GetAttrString(&PyBaseObject_Type, "__basicsize__"));
+    return static_cast<size_t>(PyLong_AsLong(bytes.get()));
+  }();
+  return size;
+}
+
+PyObject* make_type(const char* name, PyType_Slot* slots) {
+  PyType_Spec spec{name, static_cast<int>(object_header() + sizeof(void*)), 0, Py_TPFLAGS_DEFAULT, slots};
+  return PyType_FromSpec(&spec);
+}
+
+}  // namespace weft::torch
+
+#define WEFT_EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+/// Returns the types Queue and Issue.
+WEFT_EXPORT PyObject* weft_torch_types() {
+  using namespace weft::torch;
+  Ref queue(make_queue_type());
+  if (!queue) return nullptr;
+  Ref issue(make_issue_type());
+  if (!issue) return nullptr;
+  return Py_BuildValue("NN", queue.release(), issue.release());
+}
+
+/// Returns the names of the functions that Queue takes addresses of, with a space behind each.
+WEFT_EXPORT PyObject* weft_torch_functions() {
+#define WEFT_X(name, parameters) #name " "
+  return PyUnicode_FromString(WEFT_TORCH_FUNCTIONS(WEFT_X));
+#undef WEFT_X
+}
+
+}  // extern "C"
