@@ -30,6 +30,8 @@ struct Metadata {
   uint32_t traits;
   int64_t state_type;
 };
+/// A trait: the handler only puts work into the stream, so XLA may call it while it captures a graph.
+constexpr uint32_t kCommandBufferCompatible = 1;
 struct MetadataExtension {
   Extension base;
   Metadata* metadata;

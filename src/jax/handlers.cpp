@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The handlers of weft_mpi.jax: XLA calls them for the collectives of a compiled function, on host memory or,
-// in the order of its stream, on GPU memory. Threading: any thread of XLA, one call of a communicator at a
-// time (the ordered effect).
-#include <dlfcn.h>
+// in the order of its stream, on GPU memory: as kernels, or by the host. Threading: any thread of XLA, one
+// call of a communicator at a time (the ordered effect).
 #include <mpi.h>
 #include <weft.h>
 
 #include <atomic>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <string>
 
 #include "jax/ffi.hpp"
+#include "jax/kernels.hpp"
+#include "jax/loaded.hpp"
 
 namespace weft::jax {
 namespace {
@@ -24,6 +27,7 @@ constexpr int kMaxCommunicators = 4096;
 
 struct State {
   std::atomic<MPI_Comm> communicators[kMaxCommunicators];
+  std::unique_ptr<Kernels> kernels[kMaxCommunicators];  ///< null: the host executes its calls
   std::atomic<int> used{0};
   std::atomic<int64_t> stream_waits{0};
 };
@@ -102,15 +106,6 @@ const Array* first(const ffi::Arrays& arrays) {
   return nullptr;
 }
 
-/// A function of a library that this process may have loaded; null if it has not.
-template <class Function>
-Function find(const char* library, const char* name) {
-  void* const handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-  return handle == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(handle, name));
-}
-
-constexpr char kDriver[] = "libcuda.so.1";
-
 /// Returns Weft's object of one of XLA's streams, which live as long as its client; made at the first use.
 /// Invariant J2 serialises the calls. Null if the library refuses.
 MPIX_Stream object_of(void* stream) {
@@ -137,7 +132,7 @@ MPIX_Stream object_of(void* stream) {
 /// One call: its arguments, checked.
 class Call {
  public:
-  enum class Memory : uint8_t { host, gpu };
+  enum class Memory : uint8_t { host, gpu, kernels };  ///< kernels: of a GPU, which executes the call
 
   Call(const Frame& frame, Memory memory) : frame_(frame), memory_(memory) {
     const int64_t index = attribute("comm");
@@ -150,11 +145,18 @@ class Call {
     else
       find_arrays();
     if (memory == Memory::gpu && !refused()) enter_stream();
+    if (memory == Memory::kernels && !refused()) enter_kernels(static_cast<size_t>(index));
   }
 
   [[nodiscard]] bool refused() const { return error_ != nullptr; }
   [[nodiscard]] ffi::Error* error() const { return error_; }
   [[nodiscard]] MPI_Comm comm() const { return comm_; }
+  [[nodiscard]] bool in_kernels() const { return memory_ == Memory::kernels; }
+  /// Returns the function of two that the call needs: of the host, or of kernels.
+  template <class Function>
+  [[nodiscard]] Function* of(Function* host, Function* kernels) const {
+    return in_kernels() ? kernels : host;
+  }
   [[nodiscard]] MPI_Datatype type() const { return type_; }
   [[nodiscard]] void* in() const { return in_->data; }
   [[nodiscard]] void* out() const { return out_->data; }
@@ -213,6 +215,23 @@ class Call {
     bytes_ = bytes;
   }
 
+  void enter_kernels(size_t index) {
+    Kernels* const kernels = state().kernels[index].get();
+    if (kernels == nullptr)
+      return refuse("weft_mpi.jax: the function was compiled for kernels, which communicator number " +
+                    std::to_string(index) + " does not have in this process");
+    ffi::GetStream arguments{sizeof arguments, nullptr, frame_.context, nullptr};
+    error_ = frame_.api->get_stream(&arguments);
+    if (refused()) return;
+    stream_ = arguments.stream;
+    lock_ = std::unique_lock(kernels->mutex());
+    comm_ = kernels->comm();
+    if (!kernels->enter(stream_))
+      refuse(
+          "weft_mpi.jax: collectives cannot be put into XLA's stream: its GPU is not the default device of "
+          "JAX");
+  }
+
   /// Makes the calls of MPI follow XLA's stream: in its order where the library can, else after it.
   void enter_stream() {
     ffi::GetStream arguments{sizeof arguments, nullptr, frame_.context, nullptr};
@@ -242,34 +261,39 @@ class Call {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
   MPI_Count bytes_ = 0;
   void* stream_ = nullptr;
+  std::unique_lock<std::mutex> lock_;  ///< of the kernels
   ffi::Error* error_ = nullptr;
 };
 
 ffi::Error* allreduce(const Call& call) {
   const void* from = call.in() == call.out() ? MPI_IN_PLACE : call.in();
-  return call.end(MPI_Allreduce_c(from, call.out(), call.in_count(), call.type(), call.op(), call.comm()));
+  const auto function = call.of(MPI_Allreduce_c, MPIX_Allreduce_enqueue_c);
+  return call.end(function(from, call.out(), call.in_count(), call.type(), call.op(), call.comm()));
 }
 
 ffi::Error* reduce_scatter(const Call& call) {
-  return call.end(MPI_Reduce_scatter_block_c(call.in(), call.out(), call.out_count(), call.type(), call.op(),
-                                             call.comm()));
+  const auto function = call.of(MPI_Reduce_scatter_block_c, MPIX_Reduce_scatter_block_enqueue_c);
+  return call.end(function(call.in(), call.out(), call.out_count(), call.type(), call.op(), call.comm()));
 }
 
 ffi::Error* allgather(const Call& call) {
   const MPI_Count bytes = call.in_bytes();
-  return call.end(MPI_Allgather_c(call.in(), bytes, MPI_BYTE, call.out(), bytes, MPI_BYTE, call.comm()));
+  const auto function = call.of(MPI_Allgather_c, MPIX_Allgather_enqueue_c);
+  return call.end(function(call.in(), bytes, MPI_BYTE, call.out(), bytes, MPI_BYTE, call.comm()));
 }
 
 ffi::Error* alltoall(const Call& call) {
   int size = 1;
   MPI_Comm_size(call.comm(), &size);
   const MPI_Count bytes = call.in_bytes() / size;
-  return call.end(MPI_Alltoall_c(call.in(), bytes, MPI_BYTE, call.out(), bytes, MPI_BYTE, call.comm()));
+  const auto function = call.of(MPI_Alltoall_c, MPIX_Alltoall_enqueue_c);
+  return call.end(function(call.in(), bytes, MPI_BYTE, call.out(), bytes, MPI_BYTE, call.comm()));
 }
 
 /// The operand and the result are the same buffer (operand_output_aliases).
 ffi::Error* bcast(const Call& call) {
-  return call.end(MPI_Bcast_c(call.out(), call.out_bytes(), MPI_BYTE, call.number("root"), call.comm()));
+  const auto function = call.of(MPI_Bcast_c, MPIX_Bcast_enqueue_c);
+  return call.end(function(call.out(), call.out_bytes(), MPI_BYTE, call.number("root"), call.comm()));
 }
 
 /// A negative number: no process.
@@ -278,10 +302,22 @@ int process(const Call& call, const char* name) {
   return rank < 0 ? MPI_PROC_NULL : rank;
 }
 
+/// Both messages in the stream, behind which it waits for them.
+ffi::Error* exchange(const Call& call, int source) {
+  MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  int code = MPIX_Irecv_enqueue_c(call.out(), call.out_bytes(), MPI_BYTE, source, call.number("recvtag"),
+                                  call.comm(), &requests[0]);
+  if (code != MPI_SUCCESS) return call.end(code);
+  code = MPIX_Isend_enqueue_c(call.in(), call.in_bytes(), MPI_BYTE, process(call, "dest"),
+                              call.number("sendtag"), call.comm(), &requests[1]);
+  return call.end(code != MPI_SUCCESS ? code : MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE));
+}
+
 ffi::Error* sendrecv(const Call& call) {
   const int source = process(call, "source");
   if (source == MPI_PROC_NULL)
     if (ffi::Error* failed = call.clear(); failed != nullptr) return failed;
+  if (call.in_kernels()) return exchange(call, source);
   return call.end(MPI_Sendrecv_c(call.in(), call.in_bytes(), MPI_BYTE, process(call, "dest"),
                                  call.number("sendtag"), call.out(), call.out_bytes(), MPI_BYTE, source,
                                  call.number("recvtag"), call.comm(), MPI_STATUS_IGNORE));
@@ -290,18 +326,18 @@ ffi::Error* sendrecv(const Call& call) {
 ffi::Error* barrier(const Call& call) { return call.end(MPI_Barrier(call.comm())); }
 
 /// Answers XLA's question for the version of the interface.
-void describe(const Frame& frame, ffi::Metadata& metadata) {
+void describe(const Frame& frame, bool in_graphs, ffi::Metadata& metadata) {
   const ffi::Version& known = frame.api->version;
   metadata.version.major = ffi::kMajor;
   metadata.version.minor =
       known.major == ffi::kMajor && known.minor < ffi::kMinor ? known.minor : ffi::kMinor;
-  metadata.traits = 0;
+  metadata.traits = in_graphs ? ffi::kCommandBufferCompatible : 0;
 }
 
-template <Call::Memory memory>
+template <Call::Memory memory, bool in_graphs = false>
 ffi::Error* handle(Frame* frame, ffi::Error* (*run)(const Call&)) {
   if (frame->extensions != nullptr && frame->extensions->type == ffi::kMetadataExtension) {
-    describe(*frame, *reinterpret_cast<ffi::MetadataExtension*>(frame->extensions)->metadata);
+    describe(*frame, in_graphs, *reinterpret_cast<ffi::MetadataExtension*>(frame->extensions)->metadata);
     return nullptr;
   }
   if (frame->stage != ffi::Stage::execute) return nullptr;
@@ -334,6 +370,19 @@ WEFT_X(sendrecv)
 WEFT_X(barrier)
 #undef WEFT_X
 
+#define WEFT_X(name, in_graphs)                                                        \
+  WEFT_EXPORT void* weft_jax_##name##_kernel(void* frame) {                            \
+    using namespace weft::jax;                                                         \
+    return handle<Call::Memory::kernels, in_graphs>(static_cast<Frame*>(frame), name); \
+  }
+WEFT_X(allreduce, true)
+WEFT_X(reduce_scatter, true)
+WEFT_X(allgather, true)
+WEFT_X(alltoall, true)
+WEFT_X(bcast, true)
+WEFT_X(sendrecv, false)  // a message in a graph keeps a state of its own, and XLA may capture it often
+#undef WEFT_X
+
 /// Returns the number of a communicator for the attribute "comm"; -1 if there are too many. By one thread at
 /// a time.
 WEFT_EXPORT int weft_jax_add_communicator(void* comm) {
@@ -345,11 +394,41 @@ WEFT_EXPORT int weft_jax_add_communicator(void* comm) {
   return index;
 }
 
-/// Forgets all communicators: later calls of compiled functions end with an error.
+/// Lets kernels on GPU number `device` execute the collectives of a communicator. Collective over it. Returns
+/// 1; 0, on all ranks: kernels cannot execute them; -1: MPIX_Last_error_message() has the reason.
+WEFT_EXPORT int weft_jax_open_kernels(int index, int device) {
+  weft::jax::State& state = weft::jax::state();
+  auto kernels = std::make_unique<weft::jax::Kernels>();
+  const int code = kernels->open(state.communicators[index].load(std::memory_order_relaxed), device);
+  if (code != MPI_SUCCESS) {
+    int error_class = MPI_ERR_OTHER;
+    MPI_Error_class(code, &error_class);
+    return error_class == MPI_ERR_UNSUPPORTED_OPERATION ? 0 : -1;
+  }
+  state.kernels[index] = std::move(kernels);
+  return 1;
+}
+
+/// Returns whether the communicator has kernels that reduce XLA's element type `type` by `op`; equal on all
+/// ranks. Without elements nothing is enqueued.
+WEFT_EXPORT int weft_jax_reduces(int index, int type, int64_t op) {
+  using namespace weft::jax;
+  Kernels* const kernels = state().kernels[index].get();
+  const MPI_Datatype datatype = datatype_of(static_cast<ffi::Type>(type));
+  if (kernels == nullptr || datatype == MPI_DATATYPE_NULL) return 0;
+  const std::lock_guard lock(kernels->mutex());
+  return MPIX_Allreduce_enqueue_c(MPI_IN_PLACE, &type, 0, datatype, reinterpret_cast<MPI_Op>(op),
+                                  kernels->comm()) == MPI_SUCCESS;
+}
+
+/// Forgets all communicators: later calls of compiled functions end with an error. Collective.
 WEFT_EXPORT void weft_jax_forget_communicators() {
   weft::jax::State& state = weft::jax::state();
-  for (int i = 0; i < state.used.load(std::memory_order_relaxed); ++i)
+  for (int i = 0; i < state.used.load(std::memory_order_relaxed); ++i) {
+    if (state.kernels[i] != nullptr) state.kernels[i]->close();
+    state.kernels[i].reset();
     state.communicators[i].store(MPI_COMM_NULL, std::memory_order_relaxed);
+  }
 }
 
 /// Returns how often a call has waited for XLA's stream, since the library has no calls in its order.

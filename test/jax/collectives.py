@@ -175,6 +175,82 @@ def check_order():
     same(chosen(False, jnp.full(1, float(RANK))), np.full(1, PREVIOUS))
 
 
+def check_jit():
+    """Functions of weft.jit: order inside and among them, where data do not depend on each other, and what JAX does with them."""
+
+    @weft.jit
+    def both(x):
+        first = weft.sendrecv(x, PREVIOUS, NEXT, 1, 1)
+        weft.allreduce(x)  # not used
+        second = weft.sendrecv(x + 1, PREVIOUS, NEXT, 1, 1)  # the same tag
+        return second, first
+
+    @weft.jit
+    def other(x):
+        return weft.sendrecv(x, PREVIOUS, NEXT, 1, 1)
+
+    meet = weft.jit(weft.barrier)
+    large = jnp.full(200_000, float(RANK))
+    for i in range(50):
+        big = both(large + i)
+        small = other(jnp.full(3, float(RANK - i)))
+        assert meet() is None
+        same(small, np.full(3, PREVIOUS - i), f"small {i}")
+        same(big[1][:2], np.full(2, PREVIOUS + i))
+        same(big[0][-2:], np.full(2, PREVIOUS + i + 1))
+
+    constant = jnp.arange(3.0)
+
+    @functools.partial(weft.jit, static_argnums=1, static_argnames="op", donate_argnums=(0,))
+    def mixed(tree, times, *, factor, op="sum"):
+        def step(carry, _):
+            return weft.allreduce(carry, op), None
+
+        carry, _ = jax.lax.scan(step, tree["x"] * factor + constant, None, length=times)
+        return {"carry": carry, "unchanged": tree["y"], "number": 7}
+
+    for times, op in ((1, "sum"), (2, "sum"), (2, "max"), (1, "sum")):
+        found = mixed({"x": jnp.full(3, float(RANK)), "y": jnp.ones(1)}, times, factor=2.0, op=op)
+        total = sum(2.0 * rank + np.arange(3.0) for rank in range(SIZE))
+        wanted = total * SIZE ** (times - 1) if op == "sum" else 2.0 * (SIZE - 1) + np.arange(3.0)
+        same(found["carry"], wanted)
+        same((found["unchanged"], [found["number"]]), (np.ones(1), [7]))
+
+    square = weft.jit(lambda x: weft.allreduce(x**2))
+    same(jax.grad(square)(3.0), 6.0 * SIZE)
+    same(jax.vmap(square)(jnp.arange(3.0)), np.arange(3.0) ** 2 * SIZE)
+    same(jax.jit(lambda x: square(x) + 1)(2.0), 4.0 * SIZE + 1)
+    same(weft.jit(jax.grad(square))(3.0), 6.0 * SIZE)
+    raises(ValueError, "first dimension", lambda: weft.jit(weft.alltoall)(jnp.ones((SIZE + 1, 2))))
+
+
+def lowered(function, x):
+    return jax.jit(function).trace(x).lower(lowering_platforms=("cuda",)).as_text()
+
+
+def check_lowering():
+    """On GPUs calls are kernels in XLA's stream where there are kernels; which ones, only a GPU could tell."""
+    primitives = weft.primitives
+    x, comm = jnp.ones((SIZE, 3)), weft.resolve(None)
+    assert "@weft_allreduce(" in lowered(lambda x: weft.allreduce(x), x)
+    comm.kernels, primitives.kernel_reduces = (
+        True,
+        lambda _comm, dtype, op: op != primitives.MEAN and dtype != "float16",
+    )
+    for function in (weft.allreduce, weft.allgather, weft.alltoall, weft.reduce_scatter, weft.bcast):
+        text = lowered(function, x)
+        assert f"@weft_{function.__name__}_kernel(" in text and "divide" not in text, text
+        assert f"@weft_{function.__name__}_kernel(" in lowered(weft.jit(function), x)
+    text = lowered(lambda x: weft.allreduce(x, "mean"), x)
+    assert "@weft_allreduce_kernel(" in text and "divide" in text and "op = 33" in text, text
+    text = lowered(lambda x: weft.allreduce(x, "mean"), x.astype("bfloat16"))
+    assert "@weft_allreduce(" in text and "divide" not in text, text
+    assert "@weft_allreduce(" in lowered(weft.allreduce, x.astype("float16"))
+    assert "@weft_sendrecv_kernel(" in lowered(lambda x: weft.sendrecv(x, PREVIOUS, NEXT), x)
+    assert "@weft_barrier(" in jax.jit(weft.barrier).trace().lower(lowering_platforms=("cuda",)).as_text()
+    comm.kernels = False
+
+
 def check_errors():
     x = jnp.ones((SIZE, 2))
     raises(ValueError, "first dimension", lambda: weft.alltoall(jnp.ones((SIZE + 1, 2))))

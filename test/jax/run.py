@@ -51,7 +51,11 @@ class Jax(unittest.TestCase):
             return self.command(processes, os.path.join(HERE, "collectives.py"), name, **options)
 
     def test_checks(self):
-        names = ("values", "order") if PRESENT else ("values", "gradients", "batches", "order", "errors")
+        names = (
+            ("values", "order", "jit", "lowering")
+            if PRESENT
+            else ("values", "gradients", "batches", "order", "jit", "lowering", "errors")
+        )
         for name in names:
             for processes in (2,) if PRESENT else (1, 2, 3, 4):
                 self.check(processes, name)

@@ -11,10 +11,12 @@ Derivatives are those of the sum of what all processes compute.
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
 from weft_mpi.jax import primitives
 from weft_mpi.jax.communicator import Communicator, registry, resolve
+from weft_mpi.jax.compiled import jit
 
 __all__ = [
     "Communicator",
@@ -23,6 +25,7 @@ __all__ = [
     "alltoall",
     "barrier",
     "bcast",
+    "jit",
     "rank",
     "reduce_scatter",
     "sendrecv",
@@ -43,6 +46,23 @@ NUMBERS = {
 }
 TRUTH = {"sum": 49, "max": 49, "or": 49, "prod": 48, "min": 48, "and": 48, "xor": 50}
 NOBODY = -1  # for the handlers
+
+
+def _gpu() -> int:
+    """Returns the number of the GPU on which arrays of this process are by default; -1: they are not on a GPU."""
+    if jax.default_backend() != "gpu":
+        return -1
+    device = jax.config.jax_default_device
+    device = device if isinstance(device, jax.Device) else jax.local_devices()[0]
+    return device.local_hardware_id if device.platform == "gpu" else -1
+
+
+def _caller(comm) -> Communicator:
+    """Returns the communicator of a call. The first one on it is collective."""
+    found = resolve(comm)
+    if found.kernels is None:
+        registry().open_kernels(found, _gpu())
+    return found
 
 
 def _operation(op: str, dtype) -> int:
@@ -78,37 +98,37 @@ def allreduce(x, op: str = "sum", comm=None):
     """Returns the elements of all processes, combined; same shape as x. op: sum, mean, prod, min, max; on integers and bool
     and, or, xor. Differentiable for sum and mean."""
     x = jnp.asarray(x)
-    return primitives.allreduce_p.bind(x, comm=resolve(comm), op=_operation(op, x.dtype))
+    return primitives.allreduce_p.bind(x, comm=_caller(comm), op=_operation(op, x.dtype))
 
 
 def allgather(x, comm=None):
     """Returns the arrays of all processes: shape (number of processes, *shape of x). Differentiable."""
-    return primitives.allgather_p.bind(jnp.asarray(x), comm=resolve(comm))
+    return primitives.allgather_p.bind(jnp.asarray(x), comm=_caller(comm))
 
 
 def alltoall(x, comm=None):
     """Sends x[i] to process i; element j of the result is from process j. The first dimension of x is the number of
     processes. Differentiable."""
-    return primitives.alltoall_p.bind(jnp.asarray(x), comm=resolve(comm))
+    return primitives.alltoall_p.bind(jnp.asarray(x), comm=_caller(comm))
 
 
 def reduce_scatter(x, op: str = "sum", comm=None):
     """Returns x[rank] of all processes, combined as by allreduce: shape x.shape[1:]. The first dimension of x is the number
     of processes. Differentiable for sum and mean."""
     x = jnp.asarray(x)
-    return primitives.reduce_scatter_p.bind(x, comm=resolve(comm), op=_operation(op, x.dtype))
+    return primitives.reduce_scatter_p.bind(x, comm=_caller(comm), op=_operation(op, x.dtype))
 
 
 def bcast(x, root: int = 0, comm=None):
     """Returns x of process `root`. x has the same shape and type in all processes. Differentiable."""
-    comm = resolve(comm)
+    comm = _caller(comm)
     return primitives.bcast_p.bind(jnp.asarray(x), comm=comm, root=_process(root, "root", comm))
 
 
 def sendrecv(x, source: int | None, dest: int | None, sendtag: int = 0, recvtag: int = 0, comm=None):
     """Sends x to process `dest`, and returns an array of the same shape and type from process `source`. dest None: sends
     nothing; source None: returns zeros. Differentiable."""
-    comm = resolve(comm)
+    comm = _caller(comm)
     for tag in (sendtag, recvtag):
         if not isinstance(tag, int) or tag < 0:
             raise ValueError(f"weft_mpi.jax: the tag {tag!r} is no number from 0 on")
@@ -124,7 +144,7 @@ def sendrecv(x, source: int | None, dest: int | None, sendtag: int = 0, recvtag:
 
 def barrier(comm=None) -> None:
     """Waits, in the order of the calls, until all processes have made this call."""
-    primitives.barrier_p.bind(comm=resolve(comm))
+    primitives.barrier_p.bind(comm=_caller(comm))
 
 
 def stream_waits() -> int:

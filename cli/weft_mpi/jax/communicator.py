@@ -10,17 +10,20 @@ import os
 import sys
 import threading
 
-from weft_mpi import prefix
+from weft_mpi import mpi, prefix
 from weft_mpi import processes as job
 
 MODULE = "libweft_jax.so"
+INT, MIN = 520, 34  # MPI_INT, MPI_MIN of the standard ABI
 
 
 class Communicator:
-    """Processes whose compiled functions communicate. rank: of this process; size: number of processes."""
+    """Processes whose compiled functions communicate. rank: of this process; size: number of processes. kernels: whether
+    collectives on GPU memory are kernels in XLA's stream, otherwise the host executes them; None: not known yet."""
 
     def __init__(self, index: int, handle: ctypes.c_void_p, rank: int, size: int) -> None:
         self.index, self.handle, self.rank, self.size = index, handle, rank, size
+        self.kernels: bool | None = None
 
     def __repr__(self) -> str:
         return f"<communicator {self.index}: rank {self.rank} of {self.size}>"
@@ -36,6 +39,8 @@ class Registry:
         self.module = ctypes.CDLL(os.path.join(prefix.find(), "lib", MODULE))
         self.module.weft_jax_add_communicator.argtypes = [ctypes.c_void_p]
         self.module.weft_jax_stream_waits.restype = ctypes.c_longlong
+        self.module.weft_jax_reduces.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong]
+        self.lock = threading.Lock()
         self.by_ranks: dict[tuple[int, ...], Communicator] = {}
         self.by_object: dict[int, tuple[object, Communicator]] = {}
         self.world = self.of_ranks(tuple(range(self.job.size)))
@@ -73,6 +78,19 @@ class Registry:
         found = self.of_ranks(ranks)
         self.by_object[id(comm)] = (comm, found)  # keeps the object, and so its identity
         return found
+
+    def open_kernels(self, communicator: Communicator, gpu: int) -> None:
+        """Lets kernels on GPU number `gpu` execute collectives, if all processes have a GPU (-1: none) that can. Collective."""
+        with self.lock:
+            if communicator.kernels is not None:
+                return
+            library, number = self.job.library, ctypes.c_int(gpu)
+            address = ctypes.addressof(number)
+            self.job.check(library.Allreduce_c(mpi.IN_PLACE, address, 1, INT, MIN, communicator.handle))
+            found = self.module.weft_jax_open_kernels(communicator.index, gpu) if number.value >= 0 else 0
+            if found < 0:
+                raise RuntimeError(f"weft_mpi.jax: no kernels in streams: {library.text(library.Last_error_message)}")
+            communicator.kernels = found > 0
 
     def close(self) -> None:
         """Waits for compiled functions that still run, and frees the communicators, before the job leaves MPI at exit. A

@@ -15,6 +15,19 @@ from jax.interpreters import ad, batching, mlir, xla
 from weft_mpi.jax.communicator import registry
 
 SUM, MEAN = 33, 62  # MPI_SUM of the standard ABI, MPIX_AVG of weft.h
+KERNELS = (
+    "allreduce",
+    "reduce_scatter",
+    "allgather",
+    "alltoall",
+    "bcast",
+    "sendrecv",
+)  # that kernels in streams execute
+# xla::PrimitiveType, of types that kernels reduce.
+ELEMENT_TYPES = {"bool": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "uint8": 6, "uint16": 7, "uint32": 8, "uint64": 9,
+                 "float16": 10, "float32": 11, "float64": 12, "complex64": 15, "bfloat16": 16, "complex128": 18,
+                 "float8_e5m2": 19, "float8_e4m3fn": 20}  # fmt: skip
+DIVIDED_BY_XLA = ("float32", "float64", "complex64", "complex128")
 
 
 class CommunicationEffect(effects.Effect):
@@ -40,10 +53,40 @@ for allowed in ("lowerable_effects", "ordered_effects", "control_flow_allowed_ef
 def register_handlers() -> None:
     """Tells XLA the addresses of the handlers, for CPUs and for GPUs."""
     module = registry().module
+
+    def register(target: str, function: str, platform: str) -> None:
+        jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(module, function)), platform)
+
     for name in PRIMITIVES:
-        jax.ffi.register_ffi_target(f"weft_{name}", jax.ffi.pycapsule(getattr(module, f"weft_jax_{name}")), "cpu")
-        gpu = getattr(module, f"weft_jax_{name}_gpu")
-        jax.ffi.register_ffi_target(f"weft_{name}", jax.ffi.pycapsule(gpu), "CUDA")
+        register(f"weft_{name}", f"weft_jax_{name}", "cpu")
+        register(f"weft_{name}", f"weft_jax_{name}_gpu", "CUDA")
+    for name in KERNELS:
+        register(f"weft_{name}_kernel", f"weft_jax_{name}_kernel", "CUDA")
+
+
+def kernel_reduces(comm, dtype, op: int) -> bool:
+    """Returns whether kernels of the communicator compute the reduction: equal in all processes."""
+    number = ELEMENT_TYPES.get(numpy.dtype(dtype).name)
+    return number is not None and bool(registry().module.weft_jax_reduces(comm.index, number, op))
+
+
+def lower_on_gpu(name: str, aliases: dict[int, int], ctx, *operands, comm, **attributes):
+    """Returns the results of a call on GPU memory, which is a kernel in XLA's stream if there is one for it. A mean of types
+    that no kernel divides is a sum by a kernel, which XLA divides."""
+    if name not in KERNELS or not comm.kernels:
+        return lower(name, aliases, ctx, *operands, comm=comm, **attributes)
+    operation, dtype = attributes.get("op"), ctx.avals_in[0].dtype
+    mean = operation == MEAN and numpy.dtype(dtype).name in DIVIDED_BY_XLA
+    if mean:
+        attributes["op"] = operation = SUM
+    if operation is not None and not kernel_reduces(comm, dtype, operation):
+        assert not mean, dtype  # all of these have sums
+        return lower(name, aliases, ctx, *operands, comm=comm, **attributes)
+    results = lower(f"{name}_kernel", aliases, ctx, *operands, comm=comm, **attributes)
+    if not mean:
+        return results
+    divided = ctx.replace(avals_in=ctx.avals_out, tokens_in=mlir.TokenSet(), tokens_out=None)
+    return mlir.lower_fun(lambda total: total / comm.size, multiple_results=False)(divided, *results)
 
 
 def lower(name: str, aliases: dict[int, int], ctx, *operands, comm, **attributes):
@@ -75,8 +118,8 @@ def define(name: str, shape, aliases: dict[int, int] | None = None) -> Primitive
         primitive.def_effectful_abstract_eval(
             lambda x, **parameters: (core.ShapedArray(shape(x.shape, **parameters), x.dtype), {EFFECT})
         )
-    for platform in ("cpu", "cuda"):
-        mlir.register_lowering(primitive, functools.partial(lower, name, aliases or {}), platform=platform)
+    for platform, rule in (("cpu", lower), ("cuda", lower_on_gpu)):
+        mlir.register_lowering(primitive, functools.partial(rule, name, aliases or {}), platform=platform)
     return primitive
 
 

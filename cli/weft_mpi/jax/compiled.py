@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Compiled: jit(), whose functions have no effect that JAX knows of, and so take its fast path. Their calls are in order by XLA's
+# tokens inside of a function, and by an array between functions, which each takes from the function before.
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+
+import jax
+import jax.numpy as jnp
+from jax._src import core
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
+
+from weft_mpi.jax.primitives import EFFECT
+
+_lock = threading.Lock()
+_order: jax.Array | None = None  # of the latest call
+
+
+def lower_sequence(ctx, order, *operands, jaxpr):
+    """Returns `order` and the results of a jaxpr whose calls of MPI are in order among themselves. operands: of its constants,
+    then its arguments."""
+    constants = len(jaxpr.constvars)
+
+    def evaluate(*arrays):
+        return core.eval_jaxpr(jaxpr, arrays[:constants], *arrays[constants:])
+
+    tokens = mlir.TokenSet.create([EFFECT])
+    inside = ctx.replace(avals_in=ctx.avals_in[1:], avals_out=ctx.avals_out[1:], tokens_in=tokens, tokens_out=None)
+    return [order, *mlir.lower_fun(evaluate)(inside, *operands)]
+
+
+sequence_p = Primitive("weft_sequence")
+sequence_p.multiple_results = True
+sequence_p.def_abstract_eval(lambda order, *_, jaxpr: [order, *(variable.aval for variable in jaxpr.outvars)])
+for platform in ("cpu", "cuda"):
+    mlir.register_lowering(sequence_p, lower_sequence, platform=platform)
+
+
+def with_parameter(signature: inspect.Signature) -> inspect.Signature:
+    """Returns the signature with a first parameter before all others."""
+    first = inspect.Parameter("order", inspect.Parameter.POSITIONAL_ONLY)
+    return signature.replace(parameters=[first, *signature.parameters.values()])
+
+
+def jit(function=None, **options):
+    """Returns the function compiled as by jax.jit, with the same options, for functions that contain calls of this module: they
+    start faster, since JAX does not know of their effects. All calls of such functions are in the order of the program, but
+    not in order with those of other functions. In a function that is traced, e.g. for its derivatives, it is jax.jit."""
+    if function is None:
+        return functools.partial(jit, **options)
+    traced = jax.jit(function, **options)
+    with_order = {**options, "keep_unused": True}
+    for name in ("static_argnums", "donate_argnums"):
+        numbers = options.get(name)
+        if numbers is not None:
+            numbers = (numbers,) if isinstance(numbers, int) else numbers
+            with_order[name] = tuple(number + 1 if number >= 0 else number for number in numbers)
+
+    def ordered(order, *arguments, **words):
+        leaves, tree = jax.tree.flatten((arguments, words))
+        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
+
+        def inside(*arrays):
+            filled = list(leaves)
+            for place, array in zip(places, arrays):
+                filled[place] = array
+            arguments, words = jax.tree.unflatten(tree, filled)
+            return function(*arguments, **words)
+
+        jaxpr, shapes = jax.make_jaxpr(inside, return_shape=True)(*(leaves[place] for place in places))
+        operands = (*jaxpr.consts, *(leaves[place] for place in places))
+        order, *results = sequence_p.bind(order, *operands, jaxpr=jaxpr.jaxpr)
+        return order + 1, jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+    ordered.__name__ = getattr(function, "__name__", "function")
+    ordered.__signature__ = with_parameter(inspect.signature(function))  # JAX finds static and donated arguments by it
+    ordered = jax.jit(ordered, **with_order)
+
+    @functools.wraps(function)
+    def call(*arguments, **words):
+        global _order
+        if not core.trace_state_clean():
+            return traced(*arguments, **words)
+        with _lock:
+            if _order is None:
+                _order = jnp.zeros((), jnp.uint32)
+            _order, results = ordered(_order, *arguments, **words)
+        return results
+
+    return call
