@@ -191,7 +191,8 @@ class WeftGroup(ProcessGroup):
             raise DistBackendError(f"weft: {name}: the process group was destroyed")
         keep = calls[0].keep if calls else ()
         if keep and keep[0].is_cuda:
-            kernels = self.kernels.get(keep[0].device.index, False) or self.kernels_for(keep[0].device, name, calls)
+            kernels = self.kernels.get(keep[0].device.index, False)
+            kernels = kernels or self.kernels_for(keep[0].device, name, calls, getattr(options, "timeout", NO_TIME))
             if kernels and kernels.supports(calls):
                 return kernels.run(name, calls, options, result)
         device = capture.device_of(calls)
@@ -219,16 +220,18 @@ class WeftGroup(ProcessGroup):
             work.watch()
         return work
 
-    def kernels_for(self, device: torch.device, name: str, calls: list[Call]) -> streams.Kernels | None:
+    def kernels_for(
+        self, device: torch.device, name: str, calls: list[Call], timeout: timedelta = NO_TIME
+    ) -> streams.Kernels | None:
         """Returns what executes collectives on tensors of the GPU. Collective over the group at the first such call, which must
-        not be captured."""
+        not be captured. timeout: of the call; NO_TIME: that of the group."""
         if device.index in self.kernels:
             return self.kernels[device.index]
         if calls[0].function not in mpi.ENQUEUED or capture.is_capturing(device):
             return None
         with self.kernels_lock, torch.cuda.device(device):
             if device.index not in self.kernels:
-                made = streams.make(self, device, name)
+                made = streams.make(self, device, name, timeout)
                 with self.failure_lock:
                     self.kernels[device.index] = made
                     if made is not None and self.failure is not None:  # revoke() has not seen the communicator

@@ -243,9 +243,9 @@ class Kernels:
             self.queue.release()
 
 
-def make(group, device: torch.device, name: str) -> Kernels | None:
-    """Collective over the group, in its operation `name`. None, on all ranks: kernels cannot execute its operations, since its
-    ranks are on several hosts, are too many or share GPUs."""
+def make(group, device: torch.device, name: str, timeout: timedelta) -> Kernels | None:
+    """Collective over the group, in its operation `name` with this time limit. None, on all ranks: kernels cannot execute its
+    operations, since its ranks are on several hosts, are too many or share GPUs."""
     kernels, library, job = Kernels(group, device), group.library, group.job
     info = ctypes.c_void_p()
     job.check(library.Info_create(ctypes.byref(info)))
@@ -255,7 +255,7 @@ def make(group, device: torch.device, name: str) -> Kernels | None:
     job.check(library.Info_set_hex(info, b"value", ctypes.byref(value), ctypes.sizeof(value)))
     job.check(library.Stream_create(info, ctypes.byref(kernels.stream_handle)))
     library.Info_free(ctypes.byref(info))
-    service.begin_wait(Work(group, name), group.deadline(NO_TIME))
+    service.begin_wait(Work(group, name), group.deadline(timeout))
     try:
         code = library.Stream_comm_create(group.comm, kernels.stream_handle, ctypes.byref(kernels.comm))
     finally:
