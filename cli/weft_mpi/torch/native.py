@@ -11,6 +11,7 @@ import torch._C._distributed_c10d as c10d
 
 from weft_mpi import mpi, prefix
 from weft_mpi.torch.watching import driver
+from weft_mpi.torch.work import NO_TIME
 
 MODULE = "libweft_torch.so"
 FUNCTIONS = {name: number for number, name in enumerate(mpi.ENQUEUED)}  # Call::Function of src/torch/queue.hpp
@@ -56,7 +57,7 @@ def queue(library, comm: ctypes.c_void_p, own: int):
 def install(kernels, work: type, raw_stream) -> None:
     """Lets a process group issue its operations on tensors of the GPU by the module. Its methods in Python take all calls that
     the module leaves to them."""
-    group, issue, no_time = kernels.group, types()[1], kernels.NO_TIME
+    group, issue = kernels.group, types()[1]
     for method, (function, options, operation) in METHODS.items():
         general = getattr(group, method)
         made = issue(
@@ -72,7 +73,7 @@ def install(kernels, work: type, raw_stream) -> None:
             kernels.done,
             raw_stream,
             operation,
-            no_time,
+            NO_TIME,
         )
         setattr(group, method, made)
 

@@ -35,8 +35,6 @@ class Kernels:
     """The communicator of a process group for one GPU. Its operations are in one order, also across streams, captured or not: the
     module native orders and issues them. Made by make()."""
 
-    NO_TIME = NO_TIME
-
     def __init__(self, group, device: torch.device) -> None:
         self.group, self.device, self.index = group, device, device.index
         self.comm, self.stream_handle = ctypes.c_void_p(), ctypes.c_void_p()
