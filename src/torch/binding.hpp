@@ -32,6 +32,11 @@ class Held {
   Ref name_, keep_;
 };
 
+/// Gives up what complete operations refer to.
+void release(const std::vector<Watched>& done);
+/// The same for operations that the watching thread has found complete, without Python's lock.
+void release_complete(Queue& queue);
+
 /// Returns the queue of an object of the type Queue.
 QueueObject& queue_of(PyObject* object);
 /// Returns a new reference to an object that owns a reference to the event.

@@ -9,7 +9,6 @@
 namespace weft::torch {
 namespace {
 
-constexpr long long kByte = 583;   // MPI_BYTE of the standard ABI
 constexpr long long kInPlace = 1;  // MPI_IN_PLACE
 
 /// The names of attributes and methods of torch, made once.
@@ -242,6 +241,7 @@ PyObject* Issue::run(const Call& call, bool asynchronous, double seconds, const 
     if (operation.any) ended = own.end(operation, held.watched(begun, seconds), event, watch);
   }
   if (operation.any && !operation.captured && ended.ok()) held.hand_over();
+  release_complete(own);
   if (!outcome.ok() || !ended.ok()) {  // raises
     const Ref mpi(PyLong_FromLongLong(outcome.mpi));
     const Ref cuda(PyLong_FromLongLong(outcome.cuda != 0 ? outcome.cuda : ended.cuda));

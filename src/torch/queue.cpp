@@ -11,6 +11,7 @@ constexpr unsigned kDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
 constexpr int kNotReady = 600;          // CUDA_ERROR_NOT_READY
 constexpr int kOutOfMemory = 2;         // CUDA_ERROR_OUT_OF_MEMORY
 constexpr int kCaptureActive = 1;       // CU_STREAM_CAPTURE_STATUS_ACTIVE
+constexpr double kSlowSeconds = 0.1;    // after which the watching thread looks at an operation
 
 Outcome cuda(int code) { return {.cuda = code, .mpi = 0}; }
 
@@ -197,7 +198,7 @@ bool Queue::idle(Outcome& outcome) {
   return last == nullptr || complete(last, outcome);
 }
 
-Outcome Queue::retire(std::vector<Watched>& done) {
+Outcome Queue::find_complete(std::vector<Watched>& done) {
   Outcome outcome;
   for (;;) {
     Event event;
@@ -211,6 +212,49 @@ Outcome Queue::retire(std::vector<Watched>& done) {
     done.push_back(std::move(watched_.front()));
     watched_.pop_front();
   }
+}
+
+void Queue::collect(std::vector<Watched>& done) {
+  if (!has_complete_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(watched_mutex_);
+  has_complete_.store(false, std::memory_order_relaxed);
+  done.insert(done.end(), complete_.begin(), complete_.end());
+  complete_.clear();
+}
+
+Outcome Queue::retire(std::vector<Watched>& done) {
+  collect(done);
+  return find_complete(done);
+}
+
+/// Without elements nothing is enqueued, but the call fails if a kernel has left before its end.
+bool Queue::may_have_failed() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || closed_) return false;  // the next time
+  int revoked = 0;
+  if (functions_.MPIX_Comm_is_revoked(comm_, &revoked) != 0 || revoked != 0) return true;
+  if (!unchecked_ && !has_captured()) return false;
+  if (functions_.MPIX_Bcast_enqueue_c(nullptr, 0, reinterpret_cast<void*>(kByte), 0, comm_) != 0) return true;
+  unchecked_ = false;
+  return false;
+}
+
+bool Queue::needs_look(double now) {
+  std::vector<Watched> done;
+  if (!find_complete(done).ok()) return true;
+  Watched first{};
+  bool late = oldest(first) && (first.deadline < now || first.begin + kSlowSeconds < now);
+  {
+    const std::lock_guard lock(watched_mutex_);
+    if (!done.empty()) {
+      if (complete_.empty()) complete_since_ = now;
+      complete_.insert(complete_.end(), done.begin(), done.end());
+      has_complete_.store(true, std::memory_order_relaxed);
+      unchecked_ = true;
+    }
+    late = late || (!complete_.empty() && complete_since_ + kSlowSeconds < now);
+  }
+  return may_have_failed() || late;
 }
 
 bool Queue::oldest(Watched& found) {
@@ -230,6 +274,7 @@ Outcome Queue::close() {
   if (target_ != own_) code = functions_.MPIX_Stream_comm_redirect(comm_, own_);
   target_ = own_;
   begin_ = last_ = captured_.event = nullptr;
+  closed_ = true;
   pool_->close();
   return {.cuda = 0, .mpi = code};
 }

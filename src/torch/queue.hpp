@@ -26,6 +26,7 @@ namespace weft::torch {
   F(cuStreamIsCapturing, (void* stream, int* status))                                             \
   F(cuStreamGetCaptureInfo_v2,                                                                    \
     (void* stream, int* status, uint64_t* id, void* graph, void* dependencies, void* count))      \
+  F(MPIX_Comm_is_revoked, (void* comm, int* flag))                                                \
   F(MPIX_Stream_comm_redirect, (void* comm, void* stream))                                        \
   F(MPIX_Bcast_enqueue_c, (void* buffer, int64_t count, void* type, int root, void* comm))        \
   F(MPIX_Allreduce_enqueue_c,                                                                     \
@@ -42,6 +43,8 @@ struct Functions {
   WEFT_TORCH_FUNCTIONS(WEFT_X)
 #undef WEFT_X
 };
+
+constexpr long long kByte = 583;  ///< MPI_BYTE of the standard ABI
 
 /// One call of MPI; the fields that its function has.
 struct Call {
@@ -118,8 +121,15 @@ class Queue {
   [[nodiscard]] bool complete(const Event& event, Outcome& outcome) const;
   /// Returns whether the latest operation outside of captures is complete.
   [[nodiscard]] bool idle(Outcome& outcome);
-  /// Moves the operations that are complete, in their order, to `done`.
+  /// Moves the operations that are complete, in their order, to `done`, also those that needs_look() has
+  /// found.
   [[nodiscard]] Outcome retire(std::vector<Watched>& done);
+  /// Moves the operations that needs_look() has found complete to `done`, for a caller that has Python's
+  /// lock.
+  void collect(std::vector<Watched>& done);
+  /// Returns whether the thread that watches must act: operations take long, the communicator may have
+  /// failed, CUDA has, or complete operations have waited for collect().
+  [[nodiscard]] bool needs_look(double now);
   /// Returns whether operations are watched, and copies the oldest of them.
   [[nodiscard]] bool oldest(Watched& found);
   /// The number of operations that are watched.
@@ -138,6 +148,8 @@ class Queue {
   class InContext;
   [[nodiscard]] Outcome order(void* current, bool asynchronous, Operation& operation);
   [[nodiscard]] Outcome order_captured(void* current);
+  [[nodiscard]] Outcome find_complete(std::vector<Watched>& done);
+  [[nodiscard]] bool may_have_failed();
   [[nodiscard]] int make(const Call& call) const;
 
   const Functions functions_;
@@ -158,6 +170,11 @@ class Queue {
   std::atomic<bool> has_captured_{false};
   std::mutex watched_mutex_;
   std::deque<Watched> watched_;
+  std::vector<Watched> complete_;  ///< found by needs_look(), until collect()
+  double complete_since_ = 0;      ///< when the first of them was found
+  std::atomic<bool> has_complete_{false};
+  bool unchecked_ = false;  ///< operations have ended since may_have_failed(); of the watching thread alone
+  bool closed_ = false;     ///< under mutex_
 };
 
 /// Now, by the clock of Python's time.monotonic(), in seconds.

@@ -106,6 +106,7 @@ PyObject* end(PyObject* self, PyObject* arguments) {
   }
   if (!outcome.ok()) return fail(outcome);
   if (!captured) held.hand_over();
+  release_complete(object.queue);
   return Py_BuildValue("NN", ticket_of(std::move(event)), PyBool_FromLong(watch ? 1 : 0));
 }
 
@@ -150,10 +151,7 @@ PyObject* retire(PyObject* self, PyObject* /*unused*/) {
     const WithoutLock without_lock;
     outcome = queue_of(self).queue.retire(done);
   }
-  for (const Watched& watched : done) {
-    const Ref name(static_cast<PyObject*>(watched.name)), keep(static_cast<PyObject*>(watched.keep));
-    if (keep) PyList_SetSlice(keep.get(), 0, PyList_Size(keep.get()), nullptr);
-  }
+  release(done);
   if (!outcome.ok()) return fail(outcome);
   return PyLong_FromLongLong(static_cast<long long>(done.size()));
 }
@@ -214,6 +212,19 @@ PyMethodDef methods[] = {
 };
 
 }  // namespace
+
+void release(const std::vector<Watched>& done) {
+  for (const Watched& watched : done) {
+    const Ref name(static_cast<PyObject*>(watched.name)), keep(static_cast<PyObject*>(watched.keep));
+    if (keep) PyList_SetSlice(keep.get(), 0, PyList_Size(keep.get()), nullptr);
+  }
+}
+
+void release_complete(Queue& queue) {
+  std::vector<Watched> done;
+  queue.collect(done);
+  release(done);
+}
 
 QueueObject& queue_of(PyObject* object) { return *data_of<QueueObject>(object); }
 

@@ -120,10 +120,9 @@ main = Stream()
 if not hasattr(dist.Backend, "WEFT"):
     import weft_mpi.torch  # noqa: F401
 from weft_mpi import mpi  # noqa: E402
-from weft_mpi.torch import native, watching  # noqa: E402
+from weft_mpi.torch import native  # noqa: E402
 from weft_mpi.torch.collectives import Call  # noqa: E402
 
-watching.driver = lambda: library
 native.driver = Driver
 buffer = ctypes.c_uint64()
 

@@ -147,6 +147,45 @@ class Issued(unittest.TestCase):
         self.assertIs(self.group.allreduce([tensor], opts=plain), LEFT)
         self.assertEqual(self.left, [(([tensor],), {"opts": plain})])
 
+    def watched(self, seconds=0.05):
+        """Returns whether the module watches the queue for the whole time, as nothing needs Python."""
+        begin = time.monotonic()
+        native.module().weft_torch_watch([self.kernels.queue], 0.001, seconds)
+        return time.monotonic() - begin >= seconds
+
+    def test_watched(self):
+        self.assertTrue(self.watched())
+        state.complete = False
+        asynchronous = options(c10d.AllreduceOptions, True)
+        work, _ = self.issue("allreduce", [Gpu(torch.ones(3))], asynchronous)
+        self.assertTrue(self.watched())
+        state.complete = True
+        self.assertTrue(self.watched())
+        self.assertEqual((self.kernels.watched, len(work.keep)), (0, 1))  # without Python's lock nothing is freed,
+        self.issue("allreduce", [Gpu(torch.ones(3))], options(c10d.AllreduceOptions))
+        self.assertEqual(work.keep, [])  # but by the next operation,
+        work, _ = self.issue("allreduce", [Gpu(torch.ones(3))], asynchronous)
+        self.assertFalse(self.watched(5))  # or soon by the thread
+        self.kernels.look(time.monotonic())
+        self.assertEqual(work.keep, [])
+
+    def test_watched_failures(self):
+        state.complete = False
+        self.issue("allreduce", [Gpu(torch.ones(3))], options(c10d.AllreduceOptions, timeout=timedelta(seconds=0.01)))
+        self.assertFalse(self.watched(5))  # the time limit
+        state.complete = True
+        self.assertTrue(self.watched())
+        self.library.failed = mpi.FAILURES[2]
+        self.assertTrue(self.watched())
+        self.issue("allreduce", [Gpu(torch.ones(3))], options(c10d.AllreduceOptions))
+        self.assertFalse(self.watched(5))  # a kernel that has left
+        self.library.failed = 0
+        self.assertTrue(self.watched())
+        state.cuda_error = 700
+        self.addCleanup(setattr, state, "cuda_error", 0)
+        self.issue("allreduce", [Gpu(torch.ones(3))], options(c10d.AllreduceOptions))
+        self.assertFalse(self.watched(5))
+
     def test_time_limit(self):
         state.complete = False
         own = options(c10d.AllreduceOptions, timeout=timedelta(seconds=3))

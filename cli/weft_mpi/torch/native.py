@@ -10,7 +10,6 @@ import os
 import torch._C._distributed_c10d as c10d
 
 from weft_mpi import mpi, prefix
-from weft_mpi.torch.watching import driver
 from weft_mpi.torch.work import NO_TIME
 
 MODULE = "libweft_torch.so"
@@ -32,9 +31,15 @@ FUNCTION_OF = {operation: function for function, _, operation in METHODS.values(
 
 
 @functools.cache
+def driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+@functools.cache
 def module() -> ctypes.PyDLL:
     loaded = ctypes.PyDLL(os.path.join(prefix.find(), "lib", MODULE))
     loaded.weft_torch_types.restype = loaded.weft_torch_functions.restype = ctypes.py_object
+    loaded.weft_torch_watch.argtypes, loaded.weft_torch_watch.restype = [ctypes.py_object, *[ctypes.c_double] * 2], None
     return loaded
 
 

@@ -161,12 +161,11 @@ class Kernels:
         operations remain."""
         group, queue = self.group, self.queue
         try:
-            complete = queue.retire()
+            queue.retire()
         except RuntimeError as error:  # of CUDA, also for all later calls
             group.revoke(f"its kernels have failed: {error}")
             return False
-        if complete:
-            self.check()
+        self.check()
         oldest = queue.oldest()
         if oldest is None:
             return False
@@ -207,8 +206,6 @@ class Kernels:
             self.queue.release()
         if flag.value and self.group.failure is None:
             self.group.revoked_by_others()
-        if self.captured:
-            self.check()
 
     def settle(self, limit: float) -> None:
         """Waits for the operations, which are revoked after `limit` seconds: another process may have left before them."""

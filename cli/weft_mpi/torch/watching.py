@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import functools
 import threading
 import time
 
 import torch
 
+from weft_mpi.torch import native
+
 TICK, LONGEST_SILENCE = 5e-3, 1.0  # seconds between two looks of the thread; after its last work until it sleeps
+LONGEST_WATCH = 0.1  # between two looks by Python, whose lock other threads of the program need
 SELDOM = 0.1  # between two looks while only graphs may be in progress
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
@@ -61,7 +63,7 @@ class Watch:
                     if self.awake.wait(SELDOM if captured else None):
                         last = time.monotonic()
                 self.idle = False
-            time.sleep(TICK)
+            native.module().weft_torch_watch([kernels.queue for kernels in self.all], TICK, LONGEST_WATCH)
 
     def _look(self, kernels, now: float) -> bool:
         if torch.cuda.current_device() != kernels.index:
@@ -74,15 +76,10 @@ class Watch:
         self.thread.join(timeout=1)
 
 
-@functools.cache
-def driver() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")
-
-
 def relax_capture() -> None:
     """Lets this thread look at events while another one captures a graph, which would be invalid otherwise."""
     mode = ctypes.c_int(RELAXED)
-    driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+    native.driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
 
 watch = Watch()
