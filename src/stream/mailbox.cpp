@@ -33,7 +33,7 @@ struct Mailbox::Descriptor {
 namespace {
 
 config::Size collective_region_setting{
-    "stream.collective_region_bytes", 8 << 20, 2 << 20, size_t{1} << 30,
+    "stream.collective_region_bytes", 32 << 20, 2 << 20, size_t{1} << 30,
     "Bytes for the Simple protocol of enqueued collectives in the GPU memory of a communicator with a GPU "
     "stream; the LL part takes 7 MiB more. Larger regions allow larger chunks."};
 
