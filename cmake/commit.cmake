@@ -1,22 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# cmake -DSOURCE=folder -DOUT=file -P commit.cmake: writes a header with the commit of the sources if it has changed, for
-# the first line of WEFT_LOG=info. "unknown" outside of a git repository of the sources.
-execute_process(COMMAND git -C ${SOURCE} rev-parse --show-toplevel --short=12 HEAD OUTPUT_VARIABLE answer ERROR_QUIET
-                OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
-set(commit unknown)
-if(NOT failed AND answer MATCHES "^(.*)\n([0-9a-f]+)$")
-  set(top ${CMAKE_MATCH_1})
-  set(found ${CMAKE_MATCH_2})
-  file(REAL_PATH ${SOURCE} source)
-  if(top STREQUAL source)
-    set(commit ${found})
-  endif()
-endif()
-set(text "#define WEFT_COMMIT \"${commit}\"\n")
-set(before "")
-if(EXISTS ${OUT})
-  file(READ ${OUT} before)
-endif()
-if(NOT text STREQUAL before)
-  file(WRITE ${OUT} "${text}")
-endif()
+# The target weft_commit writes the commit of the sources, for the library's version text and the command line's, each time
+# something is built. One small file is compiled when it changes.
+set(WEFT_COMMIT_FILES ${WEFT_GENERATED_DIR}/commit.hpp ${CMAKE_BINARY_DIR}/cli/weft_mpi/_commit.py)
+add_custom_target(weft_commit
+                  COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} "-DOUT=${WEFT_COMMIT_FILES}"
+                          -P ${CMAKE_SOURCE_DIR}/cmake/write_commit.cmake
+                  BYPRODUCTS ${WEFT_COMMIT_FILES}
+                  VERBATIM)
+add_dependencies(weft_base_cold weft_commit)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/base/version.cpp PROPERTIES COMPILE_DEFINITIONS WEFT_VERSION="${PROJECT_VERSION}"
+                            SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)

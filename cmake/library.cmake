@@ -33,11 +33,11 @@ if(launcher)
   target_compile_options(weft_mpiexec PRIVATE -fPIE)  # as the program, which shares its precompiled header
   target_link_libraries(weft_mpiexec PUBLIC weft_launch weft_base)
   add_executable(mpiexec ${main})
-  target_compile_definitions(mpiexec PRIVATE WEFT_VERSION="${PROJECT_VERSION}")
   target_link_libraries(mpiexec PRIVATE weft_mpiexec)
   target_link_options(mpiexec PRIVATE -static-libstdc++ -static-libgcc)
-  # Debuggers read its variables and their types.
-  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/mpiexec/mpir.cpp PROPERTIES COMPILE_OPTIONS -g
+  # Debuggers read its variables and their types. No path of the builder.
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/mpiexec/mpir.cpp PROPERTIES
+                              COMPILE_OPTIONS "-g;-ffile-prefix-map=${CMAKE_BINARY_DIR}=.;-ffile-prefix-map=${CMAKE_SOURCE_DIR}=."
                               SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
   weft_precompile(weft_mpiexec)
   weft_precompile(mpiexec LIKE weft_mpiexec)

@@ -4,7 +4,7 @@
 #define BENCH_COMMON_REPORT_H
 #include "common/harness.h"
 
-#define BENCH_VERSION "0.1.0"
+#define BENCH_VERSION "0.2.0"
 
 struct bench_row {
   struct bench_kinds kinds;

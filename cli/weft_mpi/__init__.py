@@ -5,9 +5,10 @@
 from weft_mpi.arrays import buffer as buffer
 
 try:
+    from weft_mpi._commit import COMMIT as __commit__
     from weft_mpi._version import VERSION as __version__
 except ImportError:  # run from the source tree, not from a prefix
-    __version__ = "unknown (not installed)"
+    __version__, __commit__ = "unknown (not installed)", "unknown"
 
 
 def __getattr__(name):

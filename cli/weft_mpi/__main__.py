@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from weft_mpi import (
+    __commit__,
     __version__,
     bench,
     check,
@@ -82,7 +83,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 def make_parser() -> Parser:
     """Returns the parser of the command line. Completion scripts and the manual page are generated from it."""
     parser = Parser(prog="weft", description="The Weft MPI library's command line.", epilog=EPILOG)
-    parser.add_argument("--version", action="version", version=f"weft {__version__}")
+    parser.add_argument("--version", action="version", version=f"weft {__version__} (commit {__commit__})")
     parser.set_defaults(weft_parser=parser)
     subparsers = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
     for module in COMMANDS:

@@ -4,7 +4,7 @@ import glob
 import itertools
 import os
 
-from weft_mpi import __version__, children, library, output, prefix
+from weft_mpi import __commit__, __version__, children, library, output, prefix
 from weft_mpi.doctor import cluster
 from weft_mpi.machine import cuda, nvml, pci, rank_gpus, system
 from weft_mpi.output import Refusal
@@ -72,6 +72,7 @@ def collect():
     found = library.paths(loaded)
     return {
         "weft": __version__,
+        "commit": __commit__,
         "prefix": root,
         "library": library.path(),
         "library_version": library.version_text(loaded),

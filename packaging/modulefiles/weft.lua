@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: BSD-3-Clause
--- Weft for Lmod. Set the prefix; name the file after the version: weft/0.1.0.lua
-local prefix = os.getenv("WEFT_MODULE_PREFIX") or "/apps/weft/0.1.0"
+-- Weft for Lmod. Set the prefix; name the file after the version: weft/0.2.0.lua
+local prefix = os.getenv("WEFT_MODULE_PREFIX") or "/apps/weft/0.2.0"
 
 whatis("Name: Weft")
 whatis("Description: CUDA-aware MPI with the MPI 5.0 standard ABI")

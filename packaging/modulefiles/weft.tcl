@@ -1,7 +1,7 @@
 #%Module1.0
 # SPDX-License-Identifier: BSD-3-Clause
-# Weft for Environment Modules (and Lmod). Set the prefix; name the file after the version: weft/0.1.0
-set prefix /apps/weft/0.1.0
+# Weft for Environment Modules (and Lmod). Set the prefix; name the file after the version: weft/0.2.0
+set prefix /apps/weft/0.2.0
 if {[info exists env(WEFT_MODULE_PREFIX)]} { set prefix $env(WEFT_MODULE_PREFIX) }
 
 proc ModulesHelp {} {

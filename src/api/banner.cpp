@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/log.hpp"
-#include "commit.hpp"
+#include "base/version.hpp"
 #include "device/info.hpp"
 #include "launch/cpus.hpp"
 #include "p2p/p2p.hpp"
@@ -50,8 +50,8 @@ std::string gpus() {
 void log_banner(const core::Instance& instance, const char* thread_level) {
   if (!log::enabled(log::Level::info)) return;
   if (instance.self == 0) {
-    log::write(log::Level::info, "Weft " WEFT_VERSION " (commit %s), MPI 5.0, %s, %s", WEFT_COMMIT,
-               thread_level, library_path().c_str());
+    log::write(log::Level::info, "Weft %s, MPI 5.0, %s, %s", kBuildVersion, thread_level,
+               library_path().c_str());
     log::write(log::Level::info, "%s", paths(instance).c_str());
   }
   char host[HOST_NAME_MAX + 1] = "";

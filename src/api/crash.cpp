@@ -10,6 +10,7 @@
 #include "api/backtrace.hpp"
 #include "api/entry_point.hpp"
 #include "base/config.hpp"
+#include "base/version.hpp"
 
 namespace weft::api {
 namespace {
@@ -49,12 +50,12 @@ void on_crash(int signal, siginfo_t* info, void* /*context*/) {
   const bool inside = name != nullptr && (call.name & wait_table::kReturned) == 0;
   char at[40] = "", title[256];
   if (signal == SIGSEGV || signal == SIGBUS) std::snprintf(at, sizeof at, " at address %p", info->si_addr);
-  std::snprintf(title, sizeof title, "rank %d (pid %d) got %s%s %s%s:",
+  std::snprintf(title, sizeof title, "rank %d (pid %d) got %s%s %s%s, Weft %s:",
                 g_instance != nullptr ? static_cast<int>(g_instance->self) : 0, ::getpid(), signal_name, at,
                 inside            ? "in "
                 : name != nullptr ? "outside MPI, after "
                                   : "outside MPI",
-                name != nullptr ? name : "");
+                name != nullptr ? name : "", kBuildVersion);
   print_backtrace(title, Begin::signal);
   ::alarm(0);
   ::raise(signal);  // pending until this handler returns; a fault occurs again

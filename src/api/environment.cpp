@@ -14,6 +14,7 @@
 #include "api/impl.hpp"
 #include "api/memory_kinds.hpp"
 #include "api/objects.hpp"
+#include "base/version.hpp"
 #include "core/remote_memory.hpp"
 #include "transport/shm/shm.hpp"
 
@@ -137,8 +138,8 @@ Status Get_version(int* version, int* subversion) {
 }
 
 Status Get_library_version(char* version, int* resultlen) {
-  copy_text("Weft " WEFT_VERSION " (MPI 5.0 standard ABI)", version, MPI_MAX_LIBRARY_VERSION_STRING,
-            resultlen);
+  const std::string text = std::string("Weft ") + kBuildVersion + " (MPI 5.0 standard ABI)";
+  copy_text(text, version, MPI_MAX_LIBRARY_VERSION_STRING, resultlen);
   return {};
 }
 

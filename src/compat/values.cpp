@@ -136,7 +136,7 @@ WEFT_COMPAT(int, Get_library_version, (char* version, int* length)) {
   const int code = native.Get_library_version(version == nullptr ? nullptr : native_text, length);
   if (code == MPI_SUCCESS) {
     std::string text = native_text;
-    text = text.substr(0, text.find(" (")) + " (binary interface of " + kInterface + ")";
+    text = text.substr(0, text.rfind(" (")) + " (binary interface of " + kInterface + ")";
     out_string(version, text.c_str(), foreign::MAX_LIBRARY_VERSION_STRING, length);
   }
   return out_error(code);

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "transport/version.hpp"
+#include "base/version.hpp"
 
 namespace weft::core {
 namespace {
@@ -55,7 +55,7 @@ std::string checksum(std::string_view text) {
 }  // namespace
 
 std::string ProcessAddress::text() const {
-  std::string all = std::string("weft:") + transport::kVersion + kSeparator + job.text();
+  std::string all = "weft:" + encode(kBuildVersion) + kSeparator + job.text();
   for (const uint32_t number : {size, rank, local_size, local_rank})
     all += kSeparator + std::to_string(number);
   for (const std::string* field : {&host, &segment, &network}) all += kSeparator + encode(*field);
@@ -72,9 +72,12 @@ Result<ProcessAddress> ProcessAddress::parse(const std::string& text) {
   }
   if (fields.size() < 2 || fields[0] != "weft")
     return Error(Errc::arg, "'" + text.substr(0, 80) + "' is not the address of a process");
-  if (fields[1] != transport::kVersion)
-    return Error(Errc::arg, "the process at this address runs Weft " + std::string(fields[1]) +
-                                ", and this one " + transport::kVersion + ": use one Weft in both jobs");
+  if (fields[1] != encode(kBuildVersion)) {
+    std::string other;
+    if (!decode(fields[1], other)) other = "of another version";
+    return Error(Errc::arg, "the process at this address runs Weft " + other + ", and this one " +
+                                kBuildVersion + ": use one Weft in both jobs");
+  }
   ProcessAddress address;
   if (fields.size() == 11 && fields[10] == checksum(text.substr(0, text.rfind(kSeparator)))) {
     auto job = launch::JobId::parse(fields[2]);

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/version.hpp"
 #include "launch/environment.hpp"
 #include "mpiexec/binding.hpp"
 #include "mpiexec/external_launcher.hpp"
@@ -35,10 +36,6 @@
 #include "mpiexec/supervisor.hpp"
 #include "mpiexec/waits.hpp"
 #include "mpiexec/watch.hpp"
-
-#ifndef WEFT_VERSION
-#define WEFT_VERSION "unknown"
-#endif
 
 namespace weft::mpiexec {
 namespace {
@@ -202,7 +199,7 @@ int run(int argc, char** argv, char** environment) {
   auto options = parse_options(arguments);
   if (!options) return print_error(options.error(), kUsageExitCode);
   if (options->help) return print(help_text());
-  if (options->version) return print("mpiexec (Weft) " WEFT_VERSION "\n");
+  if (options->version) return print(std::string("mpiexec (Weft) ") + kBuildVersion + "\n");
   if (!options->run_info.empty()) {
     const char* path = std::getenv("PATH");
     const bool has_folder = options->run_info.find('/') != std::string::npos;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Version, compared at first contact: all processes of a job must run the same Weft.
+// Comparison of versions at first contact: all processes of a job must run the same version of the same
+// commit.
 #pragma once
 #include <string>
 
 #include "base/result.hpp"
+#include "base/version.hpp"
 #include "transport/transport.hpp"
 
 namespace weft::transport {
-
-inline constexpr char kVersion[] = WEFT_VERSION;
 
 /// `own` and `other`: version of each process, with any other difference.
 [[nodiscard]] inline Error version_mismatch(Peer self, const std::string& own, Peer peer,

@@ -76,7 +76,7 @@ class Summary(unittest.TestCase):
         self.assertEqual(status, 0, lines)
         text = "\n".join(lines)
         for line in (
-            rf"Weft {re.escape(VERSION)} \(commit ([0-9a-f]+|unknown)\), MPI 5\.0, MPI_THREAD_\w+, /.*libmpi_abi\.so",
+            rf"Weft {re.escape(VERSION)} \(commit ([0-9a-f]{{12}}\+?|unknown)\), MPI 5\.0, MPI_THREAD_\w+, /.*libmpi_abi\.so",
             r"launcher: weft mpiexec.*; ranks: 2, 2 on this host; hosts: 1; gpus: .*; "
             "inside a host: shared memory; network: none",
         ):

@@ -7,6 +7,8 @@
 #include <random>
 #include <string>
 
+#include "base/version.hpp"
+
 namespace weft::core {
 namespace {
 
@@ -96,6 +98,12 @@ TEST(ProcessAddress, OnlyTheExactTextIsAccepted) {
   const std::string version = fields.substr(4, fields.find(':', 5) - 3);  // with its separators
   EXPECT_TRUE(refused(replaced(version, ":0.0.0:")));
   EXPECT_TRUE(refused(replaced(version, "::")));
+  const auto other = ProcessAddress::parse(replaced(version, ":MC4yLjAgKGNvbW1pdCAwKQ:"));  // in Base64
+  ASSERT_FALSE(other);
+  EXPECT_NE(
+      other.error().message().find("runs Weft 0.2.0 (commit 0), and this one " + std::string(kBuildVersion)),
+      std::string::npos)
+      << other.error().message();
   EXPECT_TRUE(refused(replaced("weft:", "loom:")));
   EXPECT_TRUE(refused(replaced(fields.substr(fields.rfind(':')), ":=*")));  // no Base64
   EXPECT_TRUE(refused(with_checksum(fields + "A")));                        // bits beyond the last byte

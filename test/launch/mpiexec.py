@@ -102,7 +102,7 @@ class Command(unittest.TestCase):
 
     def test_help_and_version(self):
         self.assertIn("--map-by", run("--help")[1])
-        self.assertRegex(run("--version")[1], r"mpiexec \(Weft\) \d")
+        self.assertRegex(run("--version")[1], r"^mpiexec \(Weft\) \d+\.\d+\.\d+ \(commit ([0-9a-f]{12}\+?|unknown)\)$")
 
     def test_programs_that_cannot_start(self):
         self.assertEqual(run("-n", 3, "no-such-program")[0], 127)

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "base/version.hpp"
 #include "transport/network.hpp"
 
 namespace weft::transport {
@@ -74,7 +75,7 @@ class NetworkTable : public testing::Test {
 
 TEST_F(NetworkTable, AddressesMayContainAnyBytes) {
   const std::string address = network.address();
-  exchange.values["net.0"] = exchange.values["net.3"] = std::string(WEFT_VERSION) + "\nnull\n\n" + address;
+  exchange.values["net.0"] = exchange.values["net.3"] = std::string(kBuildVersion) + "\nnull\n\n" + address;
   ASSERT_EQ(start_error(), "");
   const auto read = addresses->address(3);
   ASSERT_TRUE(read.ok());
@@ -84,20 +85,30 @@ TEST_F(NetworkTable, AddressesMayContainAnyBytes) {
 TEST_F(NetworkTable, VersionMismatchNamesBothVersions) {
   exchange.values["net.0"] = "0.0.1\nnull\nx";
   const std::string error = start_error();
-  EXPECT_NE(error.find("Weft " WEFT_VERSION " with the network null"), std::string::npos) << error;
+  EXPECT_NE(error.find(std::string("Weft ") + kBuildVersion + " with the network null"), std::string::npos)
+      << error;
   EXPECT_NE(error.find("Weft 0.0.1 with null"), std::string::npos) << error;
   EXPECT_NE(error.find("process 0"), std::string::npos) << error;
 }
 
+TEST_F(NetworkTable, BuildsOfTwoCommitsDoNotJoin) {
+  const std::string own = kBuildVersion;
+  const std::string other = own.substr(0, own.find(" (")) + " (commit 0123456789ab)";
+  exchange.values["net.0"] = other + "\nnull\n\nx";
+  const std::string error = start_error();
+  EXPECT_NE(error.find(own + " with the network null"), std::string::npos) << error;
+  EXPECT_NE(error.find(other + " with null"), std::string::npos) << error;
+}
+
 TEST_F(NetworkTable, NetworkMismatchNamesBothNetworks) {
-  exchange.values["net.0"] = std::string(WEFT_VERSION) + "\nloud\n\nx";
+  exchange.values["net.0"] = std::string(kBuildVersion) + "\nloud\n\nx";
   const std::string error = start_error();
   EXPECT_NE(error.find("null"), std::string::npos) << error;
   EXPECT_NE(error.find("loud"), std::string::npos) << error;
 }
 
 TEST_F(NetworkTable, DifferentSettingsAreAnError) {
-  exchange.values["net.0"] = std::string(WEFT_VERSION) + "\nnull\ncoll.allreduce=ring;\nx";
+  exchange.values["net.0"] = std::string(kBuildVersion) + "\nnull\ncoll.allreduce=ring;\nx";
   const std::string error = start_error();
   EXPECT_NE(error.find("settings of collectives differ"), std::string::npos) << error;
 }
@@ -108,14 +119,14 @@ TEST_F(NetworkTable, ProcessesOfOtherJobsAreAddedWithTheirRecords) {
   EXPECT_EQ(*addresses->address(7), network.address());
   addresses->remove(7);
   EXPECT_FALSE(addresses->address(7).ok());
-  const Status other = addresses->add(7, WEFT_VERSION "\nloud\n\nx");
+  const Status other = addresses->add(7, std::string(kBuildVersion) + "\nloud\n\nx");
   ASSERT_FALSE(other.ok());
   EXPECT_NE(other.error().message().find("loud"), std::string::npos) << other.error().message();
   EXPECT_FALSE(addresses->add(7, "").ok());
 }
 
 TEST_F(NetworkTable, MalformedRecordIsAnError) {
-  for (const std::string text : {"nonsense", WEFT_VERSION "\nnull\nx"}) {
+  for (const std::string& text : {std::string("nonsense"), std::string(kBuildVersion) + "\nnull\nx"}) {
     exchange.values["net.0"] = text;
     EXPECT_NE(start_error().find("same Weft"), std::string::npos) << text;
   }

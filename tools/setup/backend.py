@@ -16,6 +16,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = "build/release"  # build-dir in pyproject.toml
 
 
+def use_tools():
+    """Finds the tools of set-up before others."""
+    tools = os.path.abspath("build/tools/bin")
+    os.environ["PATH"] = os.pathsep.join([tools, os.environ.get("PATH", os.defpath)])
+
+
 @contextlib.contextmanager
 def kept_configuration():
     """Configures the build folder again as it was, if it was configured."""
@@ -37,8 +43,7 @@ def kept_configuration():
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """Returns the name of the wheel (PEP 517)."""
     subprocess.run([sys.executable, os.path.join(HERE, "setup.py"), "--tools", "build/tools"], check=True)
-    tools = os.path.abspath("build/tools/bin")
-    os.environ["PATH"] = os.pathsep.join([tools, os.environ.get("PATH", os.defpath)])
+    use_tools()
     settings = dict(config_settings or {})
     if "WEFT_CUDA_ARCHITECTURES" not in os.environ.get("CMAKE_ARGS", ""):  # `make demo` may have configured fewer
         settings.setdefault("cmake.define.WEFT_CUDA_ARCHITECTURES", "auto")
@@ -48,13 +53,19 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 def build_sdist(sdist_directory, config_settings=None):
     """Returns the name of the source distribution (PEP 517)."""
-    copied = os.path.join("spec", "apis.json")  # in the distribution only: git ignores it
+    # In the distribution only: git ignores them.
+    copied, commit = os.path.join("spec", "apis.json"), os.path.join("spec", "commit.txt")
     if os.path.exists(copied):  # this is an unpacked source distribution
         return archive(sdist_directory, config_settings)
     command = [sys.executable, os.path.join(HERE, "setup.py"), "--tools", "build/tools", "--no-cuda"]
     subprocess.run(command, check=True)
     shutil.copyfile(os.path.join("build", "tools", "spec", "pympistandard", "data", "apis.json"), copied)
+    use_tools()
+    subprocess.run(
+        ["cmake", "-DSOURCE=" + os.getcwd(), "-DOUT=" + commit, "-P", "cmake/write_commit.cmake"], check=True
+    )
     try:
         return archive(sdist_directory, config_settings)
     finally:
         os.remove(copied)
+        os.remove(commit)

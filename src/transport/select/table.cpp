@@ -56,7 +56,7 @@ struct AddressRecord {
 
 Error malformed_record(Peer peer) {
   return Error(Errc::other, "process " + std::to_string(peer) +
-                                " published a network address that this version of Weft (" + kVersion +
+                                " published a network address that this version of Weft (" + kBuildVersion +
                                 ") cannot parse: start all ranks with the same Weft");
 }
 
@@ -66,7 +66,7 @@ Result<AddressRecord> parse(const std::string& text, Peer peer) {
   const size_t second = first == std::string::npos ? first : text.find('\n', first + 1);
   if (second == std::string::npos) return malformed_record(peer);
   AddressRecord record{text.substr(0, first), text.substr(first + 1, second - first - 1), {}, {}};
-  if (record.version != kVersion) return record;
+  if (record.version != kBuildVersion) return record;
   const size_t third = text.find('\n', second + 1);
   if (third == std::string::npos) return malformed_record(peer);
   record.settings = text.substr(second + 1, third - second - 1);
@@ -77,8 +77,8 @@ Result<AddressRecord> parse(const std::string& text, Peer peer) {
 }  // namespace
 
 std::string address_record(const Network& network) {
-  return std::string(kVersion) + "\n" + network.name() + "\n" + config::common_values(config::Scope::job) +
-         "\n" + network.address();
+  return std::string(kBuildVersion) + "\n" + network.name() + "\n" +
+         config::common_values(config::Scope::job) + "\n" + network.address();
 }
 
 AddressBook::AddressBook(const Network& network, launch::Exchange& exchange)
@@ -90,9 +90,9 @@ Result<std::string> AddressBook::address(Peer peer) {
   if (!text) return std::move(text).error();
   auto record = parse(*text, peer);
   if (!record) return std::move(record).error();
-  if (record->version != kVersion || record->network != network_.name())
+  if (record->version != kBuildVersion || record->network != network_.name())
     return version_mismatch(static_cast<Peer>(exchange_.job().rank),
-                            std::string(kVersion) + " with the network " + network_.name(), peer,
+                            std::string(kBuildVersion) + " with the network " + network_.name(), peer,
                             record->version + " with " + record->network,
                             "use one Weft, and the same WEFT_NET,");
   if (record->settings != settings_)
@@ -103,9 +103,9 @@ Result<std::string> AddressBook::address(Peer peer) {
 Status AddressBook::add(Peer peer, std::string text) {
   auto record = parse(text, peer);
   if (!record) return std::move(record).error();
-  if (record->version != kVersion || record->network != network_.name())
+  if (record->version != kBuildVersion || record->network != network_.name())
     return Error(Errc::unsupported, "the other job uses Weft " + record->version + " with the network " +
-                                        record->network + ", and this one " + kVersion + " with " +
+                                        record->network + ", and this one " + kBuildVersion + " with " +
                                         network_.name() + ": use one Weft, and the same WEFT_NET, in both");
   others_.insert_or_assign(peer, std::move(record->address));
   return {};

@@ -132,7 +132,8 @@ Result<Server> Shm::publish(launch::Exchange& exchange) {
   if (job.local_rank != 0) return Server();
   auto server = Server::create(static_cast<uint32_t>(job.local_size));
   if (!server) return server;
-  WEFT_TRY(exchange.put(key_of(static_cast<Peer>(job.rank)), std::string(kVersion) + "\n" + server->name()));
+  WEFT_TRY(
+      exchange.put(key_of(static_cast<Peer>(job.rank)), std::string(kBuildVersion) + "\n" + server->name()));
   return server;
 }
 
@@ -152,9 +153,9 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange, Server serv
     auto name = exchange.get(key_of(members.front()), static_cast<int>(members.front()));
     if (!name) return std::move(name).error();
     const size_t split = name->find('\n');
-    if (name->compare(0, split, kVersion) != 0)
-      return version_mismatch(static_cast<Peer>(job.rank), kVersion, members.front(), name->substr(0, split),
-                              "use one Weft");
+    if (name->compare(0, split, kBuildVersion) != 0)
+      return version_mismatch(static_cast<Peer>(job.rank), kBuildVersion, members.front(),
+                              name->substr(0, split), "use one Weft");
     auto attached = Segment::attach(name->substr(split + 1), ranks, timeout_ms);
     if (!attached) return std::move(attached).error();
     segment = std::move(*attached);

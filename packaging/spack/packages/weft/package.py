@@ -43,6 +43,7 @@ class Weft(CMakePackage):
         return [
             self.define_from_variant("WEFT_CUDA_KERNELS", "cuda"),
             self.define("WEFT_APIS_JSON", api),
+            self.define("WEFT_CUDA_ARCHITECTURES", "all"),
         ]
 
     def setup_run_environment(self, env):
