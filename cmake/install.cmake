@@ -102,6 +102,33 @@ install(FILES ${CMAKE_SOURCE_DIR}/cli/man/weft.1 ${CMAKE_SOURCE_DIR}/cli/man/mpi
 install(DIRECTORY ${WEFT_GENERATED_DIR}/man/ DESTINATION ${manual_root}share/man/man3)
 install(FILES ${CMAKE_SOURCE_DIR}/tools/gdb/weft.py DESTINATION ${WEFT_SHARE_DIR}/gdb)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${WEFT_SHARE_DIR})
+
+# --- the bill of materials: PEP 770 names its folder in a wheel ---
+set(arguments "")
+if(WEFT_NVRTC)
+  list(APPEND arguments --kernels ${WEFT_CUDA12_DIR}/..)
+elseif(WEFT_NVCC_FLAGS)
+  execute_process(COMMAND ${WEFT_NVCC} --version OUTPUT_VARIABLE version)
+  string(REGEX MATCH "V([0-9.]+)" version "${version}")
+  list(APPEND arguments --nvcc ${CMAKE_MATCH_1})
+endif()
+set(folder ${WEFT_SHARE_DIR})
+if(SKBUILD)
+  set(folder ${SKBUILD_METADATA_DIR}/sboms)
+else()
+  list(APPEND arguments --bundled ${WEFT_TOOLS_DIR}/cli)
+endif()
+set(sbom ${CMAKE_BINARY_DIR}/sbom/weft.cdx.json)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/sbom)
+add_custom_command(
+  OUTPUT ${sbom}
+  COMMAND ${WEFT_PYTHON} ${CMAKE_SOURCE_DIR}/tools/setup/sbom.py --version ${PROJECT_VERSION} --commit-header ${WEFT_GENERATED_DIR}/commit.hpp
+          --compiler ${CMAKE_CXX_COMPILER_VERSION} --spec ${CMAKE_SOURCE_DIR}/tools/setup/spec.txt ${arguments} ${sbom}
+  DEPENDS weft_commit ${WEFT_GENERATED_DIR}/commit.hpp ${CMAKE_SOURCE_DIR}/tools/setup/sbom.py ${CMAKE_SOURCE_DIR}/tools/setup/spec.txt
+  COMMENT "Writing the bill of materials"
+  VERBATIM)
+add_custom_target(weft_sbom ALL DEPENDS ${sbom})
+install(FILES ${sbom} DESTINATION ${folder})
 install(FILES ${WEFT_GENERATED_DIR}/coverage.md DESTINATION ${WEFT_SHARE_DIR})
 
 # --- the environment of a wheel ---

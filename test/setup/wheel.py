@@ -5,6 +5,7 @@
 # other load hardly changes. mpi4py's binary package and NumPy run there, too. With the folder of a built mpi4py as
 # argument, no wheel of mpi4py is built.
 import glob
+import json
 import os
 import re
 import resource
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import unittest
 import zipfile
+from email.parser import HeaderParser
 
 SOURCE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 sys.path.insert(0, os.path.join(SOURCE, "tools", "setup"))
@@ -78,6 +80,28 @@ class Wheel(unittest.TestCase):
         self.assertRegex(wheel, r"-py3-none-manylinux_2_(1\d|2[0-8])_\w+\.whl$")
         self.assertLess(os.path.getsize(wheel), MAX_MB * 1e6)
         self.assertLess(seconds, MAX_BUILD_S)
+
+    def test_the_wheel_says_what_it_is_and_contains(self):
+        with zipfile.ZipFile(self.wheels["weft_mpi"][0]) as archive:
+            names = archive.namelist()
+            (folder,) = {name.partition("/")[0] for name in names if ".dist-info/" in name}
+            self.assertIn(folder + "/licenses/LICENSE", names)
+            fields = HeaderParser().parsestr(archive.read(folder + "/METADATA").decode())
+            bill = json.loads(archive.read(folder + "/sboms/weft.cdx.json"))
+            commit = re.search(rb'COMMIT = "(.*)"', archive.read("weft_mpi/_commit.py")).group(1).decode()
+        self.assertEqual((fields["Name"], fields["License-Expression"]), ("weft-mpi", "BSD-3-Clause"))
+        self.assertIn("Environment :: GPU :: NVIDIA CUDA :: 12", fields.get_all("Classifier"))
+        self.assertEqual((bill["bomFormat"], bill["specVersion"]), ("CycloneDX", "1.6"))
+        own = bill["metadata"]["component"]
+        self.assertEqual((own["name"], own["version"]), (fields["Name"], fields["Version"]))
+        self.assertEqual(own["properties"], [{"name": "weft:commit", "value": commit}])
+        components = {each["name"]: each for each in bill["components"]}
+        self.assertLess({"libgcc", "libstdc++", "pympistandard"}, set(components))
+        self.assertNotIn("rich", components)  # a dependency, not a part
+        for each in components.values():
+            self.assertTrue(each["version"] and each["licenses"], each)
+        references = {own["bom-ref"], *(each["bom-ref"] for each in components.values())}
+        self.assertEqual({each["ref"] for each in bill["dependencies"]}, references)
 
     def test_a_new_environment_needs_no_compiler(self):
         begin = cpu_seconds()

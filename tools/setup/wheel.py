@@ -48,6 +48,12 @@ def tag(wheel):
     return os.path.join(folder, os.path.basename(name))
 
 
+def source_date():
+    """Returns the time of the commit of the sources in seconds since 1970, for the files of a wheel; 1980 without git."""
+    ok, text = run(["git", "log", "-1", "--format=%ct"])
+    return text.strip() if ok and text.strip().isdigit() else "315532800"
+
+
 def build(pip, target, requirement, *options, **variables):
     """Builds a wheel and moves it to the folder `target`."""
     with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +71,7 @@ def build_sdist(pip, target):
     """Writes the source distribution to the folder `target`."""
     backend = os.path.abspath("build/tools/backend")
     if not os.path.isdir(os.path.join(backend, "scikit_build_core")):
-        pip.install(["scikit-build-core>=0.10"], backend)
+        pip.install(["scikit-build-core>=1.0"], backend)
     os.makedirs(target, exist_ok=True)
     command = [sys.executable, "-c", "import sys, backend; print(backend.build_sdist(sys.argv[1]))", target]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join([HERE, backend]))
@@ -83,6 +89,7 @@ def main():
     parser.add_argument("--kernels", default="all", help="value of WEFT_CUDA_ARCHITECTURES (default: all)")
     parser.add_argument("--to", default="dist", metavar="FOLDER", help="folder of the wheels (default: dist)")
     arguments = parser.parse_args()
+    os.environ.setdefault("SOURCE_DATE_EPOCH", source_date())
     try:
         tools = Pip("build/tools/pip")
         if arguments.sdist:
