@@ -3,7 +3,7 @@
 # Missing build tools are downloaded into build/tools (tools/setup/setup.py).
 PRESET ?= release
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
-TEST_JOBS ?= $(shell expr $(JOBS) + 1)# tests at once: some wait for time to pass
+TEST_JOBS ?= $(shell expr $(JOBS) + 3)# ranks at once: most tests wait for time to pass
 CMAKE_ARGS ?=
 CTEST_ARGS ?=
 
