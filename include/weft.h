@@ -189,8 +189,11 @@ int MPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int val
    belongs to the GPU that is current. "weft_stream_order" = "true": ordinary calls on communicators of the
    stream are enqueued (docs/streams.md). "weft_stream_order_pinned" = "true": they access pinned host memory
    in stream order, too. "weft_stream_kernels" = "true": only kernels may execute enqueued operations, not the
-   host; MPIX_Stream_comm_create fails otherwise, on all ranks, with MPI_ERR_UNSUPPORTED_OPERATION. Without
-   "type" (or with MPI_INFO_NULL) the stream has no GPU. MPIX_Stream_free frees the handle. */
+   host; MPIX_Stream_comm_create fails otherwise, on all ranks, with MPI_ERR_UNSUPPORTED_OPERATION. With
+   "weft_stream_order" = "true" on all ranks, "weft_stream_kernels" = "prefer" or "true" is the promise that
+   the communicator's calls use GPU memory, regular datatypes and no MPI_ANY_SOURCE, so that kernels execute
+   ordinary calls, too; with "prefer" the host does, if kernels cannot (docs/streams.md). Without "type" (or
+   with MPI_INFO_NULL) the stream has no GPU. MPIX_Stream_free frees the handle. */
 int MPIX_Stream_create(MPI_Info info, MPIX_Stream* stream);
 int MPIX_Stream_free(MPIX_Stream* stream);
 

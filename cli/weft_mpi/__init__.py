@@ -12,9 +12,10 @@ except ImportError:  # run from the source tree, not from a prefix
 
 
 def __getattr__(name):
-    """weft_mpi.stream(comm, stream): MPI calls in the order of a GPU stream. Loaded at its first use."""
-    if name == "stream":
-        from weft_mpi.order import stream
+    """weft_mpi.stream(comm, stream), stream_comm(comm, stream): MPI calls in the order of a GPU stream. Loaded at their
+    first use."""
+    if name in ("stream", "stream_comm"):
+        from weft_mpi import order
 
-        return stream
+        return getattr(order, name)
     raise AttributeError(f"module 'weft_mpi' has no attribute '{name}'")

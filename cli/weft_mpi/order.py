@@ -9,7 +9,7 @@ from weft_mpi import library
 
 COMM_WORLD = 0x101  # MPI_COMM_WORLD of the standard ABI
 
-_streams: dict[tuple[int, bool], ctypes.c_void_p] = {}  # MPIX_Stream by address and handling of pinned memory
+_streams: dict[tuple[int, bool, str], ctypes.c_void_p] = {}  # MPIX_Stream by address and hints
 
 
 def address(stream: object) -> int:
@@ -49,13 +49,14 @@ def _check(functions: ctypes.CDLL, code: int) -> None:
     raise RuntimeError(text.value.decode(errors="replace"))
 
 
-def stream_of(functions: ctypes.CDLL, value: int, pinned: bool = False) -> ctypes.c_void_p:
+def stream_of(functions: ctypes.CDLL, value: int, pinned: bool = False, kernels: str = "false") -> ctypes.c_void_p:
     """The MPIX_Stream of a CUDA stream, created at the first use."""
-    if (value, pinned) in _streams:
-        return _streams[value, pinned]
+    if (value, pinned, kernels) in _streams:
+        return _streams[value, pinned, kernels]
     info, made = ctypes.c_void_p(), ctypes.c_void_p()
     _check(functions, functions.MPI_Info_create(ctypes.byref(info)))
     hints = {"type": "cudaStream_t", "weft_stream_order": "true", "weft_stream_order_pinned": str(pinned).lower()}
+    hints["weft_stream_kernels"] = kernels
     for key, text in hints.items():
         _check(functions, functions.MPI_Info_set(info, key.encode(), text.encode()))
     bytes_of = ctypes.c_void_p(value)
@@ -63,7 +64,7 @@ def stream_of(functions: ctypes.CDLL, value: int, pinned: bool = False) -> ctype
     code = functions.MPIX_Stream_create(info, ctypes.byref(made))
     functions.MPI_Info_free(ctypes.byref(info))
     _check(functions, code)
-    _streams[value, pinned] = made
+    _streams[value, pinned, kernels] = made
     return made
 
 
@@ -81,3 +82,17 @@ def stream(comm, stream, pinned: bool = False):
         yield comm
     finally:
         _check(functions, functions.MPIX_Comm_set_stream(handle, before))
+
+
+def stream_comm(comm, stream, kernels: str = "prefer", pinned: bool = False):
+    """Collective: returns a duplicate of `comm` (mpi4py), of the same class, whose MPI calls are enqueued in `stream`, a
+    stream that the program has created. All ranks promise that its buffers are GPU memory, and that no receive has
+    ANY_SOURCE, so that kernels execute the calls where they can. `kernels` = "true": raises RuntimeError if they cannot;
+    "false": no promise. `pinned`: as in stream(). Free the duplicate like other communicators."""
+    from mpi4py import MPI
+
+    functions = library.load()
+    handle, made = _handle(comm), type(comm)()
+    to = stream_of(functions, address(stream), pinned, kernels)
+    _check(functions, functions.MPIX_Stream_comm_create(handle, to, ctypes.c_void_p(MPI._addressof(made))))
+    return made

@@ -16,26 +16,29 @@ void Engine::launch(int, int) { throw EngineError(stream_problem()); }
 #ifdef WEFT_H
 namespace {
 
-// A ring of the ranks whose calls are enqueued in the stream of the sweeps.
+// A ring of the ranks whose calls are enqueued in the stream of the sweeps. All ranks promise GPU memory and no
+// wildcards, so kernels execute the calls within a host.
 class StreamHalo final : public Halo {
  public:
   StreamHalo(Engine& engine, const Position& place) : engine_(engine), place_(place) {
     const int periodic = 1;
-    MPI_Cart_create(MPI_COMM_WORLD, 1, &place.ranks, &periodic, 0, &ring_);
+    MPI_Comm ring;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &place.ranks, &periodic, 0, &ring);
     void* stream = engine.stream();
     MPI_Info info;
     MPI_Info_create(&info);
     MPI_Info_set(info, "type", "cudaStream_t");
     MPI_Info_set(info, "weft_stream_order", "true");
+    MPI_Info_set(info, "weft_stream_kernels", "prefer");
     MPIX_Info_set_hex(info, "value", &stream, sizeof stream);
     MPIX_Stream_create(info, &stream_);
     MPI_Info_free(&info);
-    MPIX_Comm_set_stream(ring_, stream_);
+    MPIX_Stream_comm_create(ring, stream_, &ring_);
+    MPI_Comm_free(&ring);
   }
 
   ~StreamHalo() override {
     engine_.destroy_graphs();
-    MPIX_Comm_set_stream(ring_, MPIX_STREAM_NULL);
     MPI_Comm_free(&ring_);
     MPIX_Stream_free(&stream_);
   }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Halo exchange of a 3-D field whose faces are subarrays: NumPy on cores, or CuPy or PyTorch on GPUs, where the MPI calls
-# wait in the stream of the kernels, without a synchronisation. mpiexec -n 4 python3 halo.py --library cupy
+# wait in the stream of the kernels, without a synchronisation: a kernel executes them. mpiexec -n 4 python3 halo.py
+# --library cupy
 import argparse
-import contextlib
 import sys
 
 from mpi4py import MPI
@@ -27,10 +27,24 @@ class Halo:
         parts[axis], starts[axis] = 1, index
         return MPI.DOUBLE.Create_subarray([self.n + 2] * 3, parts, starts).Commit()
 
+    def use(self, stream):
+        """Puts the calls of exchange() into `stream`. All ranks promise GPU memory, and no ANY_SOURCE."""
+        import weft_mpi
+
+        grid, self.grid = self.grid, weft_mpi.stream_comm(self.grid, stream)
+        grid.Free()
+
     def exchange(self, field):
         """Fills the halo of `field`, an array with (n + 2)^3 cells."""
-        for destination, sent, source, received in self.faces:
-            self.grid.Sendrecv([field, 1, sent], destination, 0, [field, 1, received], source, 0)
+        requests = [
+            self.grid.Irecv([field, 1, received], source, tag)
+            for tag, (_, _, source, received) in enumerate(self.faces)
+        ]
+        requests += [
+            self.grid.Isend([field, 1, sent], destination, tag)
+            for tag, (destination, sent, _, _) in enumerate(self.faces)
+        ]
+        MPI.Request.Waitall(requests)
 
     def free(self):
         for _, sent, _, received in self.faces:
@@ -72,16 +86,12 @@ def main():
     xp, stream, wait = choose(arguments.library, local_rank)
     halo = Halo(comm, arguments.cells)
     field = xp.full((arguments.cells + 2,) * 3, -1.0, dtype=xp.float64)
-    in_order = contextlib.nullcontext()
     if stream is not None:
-        import weft_mpi
-
-        in_order = weft_mpi.stream(halo.grid, stream)
-    with in_order:
-        for step in range(arguments.steps):
-            field[1:-1, 1:-1, 1:-1] = comm.rank + step  # a kernel
-            halo.exchange(field)  # after it in the stream; the host does not wait
-            field *= 1.0  # another, after the exchange
+        halo.use(stream)
+    for step in range(arguments.steps):
+        field[1:-1, 1:-1, 1:-1] = comm.rank + step  # a kernel
+        halo.exchange(field)  # after it in the stream; the host does not wait
+        field *= 1.0  # another, after the exchange
     wait()
     last = arguments.steps - 1
     inner = slice(1, -1)

@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "device/memory.hpp"
 #include "stream/order/order.hpp"
+#include "stream/queue.hpp"
 
 namespace weft::api::ordered {
 namespace {
@@ -19,6 +20,7 @@ using stream::order::Call;
 using stream::order::Order;
 using stream::order::RequestRef;
 using OrderedRequest = stream::order::Request;
+using KernelRequest = stream::Request;
 
 log::SlowPath host_completions("stream.host_completions",
                                "the host waits until the stream has executed a nonblocking operation");
@@ -89,9 +91,15 @@ struct Restart final : Maker {
   core::Request& inner;
 };
 
+/// Before a call that the stream starts and the host executes.
+Status allow_host_call(const Order& order) {
+  return order.kernels != nullptr ? order.kernels->before_host_call(true) : Status();
+}
+
 Status restart(OrderedRequest& request) {
   Communicator& comm = *request.comm;
   Order& order = *Order::of(comm);
+  WEFT_TRY(allow_host_call(order));
   device::Capture capture;
   if (order.enqueues_all()) {
     auto captured = order.capture();
@@ -150,6 +158,37 @@ class Wait final : public Call {
   std::vector<Entry> entries_;
 };
 
+bool is_active(MPI_Request handle) {
+  return handle != MPI_REQUEST_NULL && reinterpret_cast<core::Request*>(handle)->active;
+}
+KernelRequest* kernel_request(MPI_Request handle) {
+  return is_active(handle) ? KernelRequest::ordinary(*reinterpret_cast<core::Request*>(handle)) : nullptr;
+}
+
+/// Active requests of a list that the kernels of one communicator execute.
+struct KernelGroup {
+  stream::Queue* queue;
+  std::vector<KernelRequest*> requests;
+};
+/// In the order of communicators that all ranks share, since one kernel runs after the other.
+Result<std::vector<KernelGroup>> kernel_groups(std::span<const MPI_Request> handles) {
+  std::vector<KernelGroup> groups;
+  for (const MPI_Request handle : handles) {
+    KernelRequest* const request = kernel_request(handle);
+    if (request == nullptr) continue;
+    auto queue = stream::queue_of(*request->comm);
+    if (!queue) return std::move(queue).error();
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const KernelGroup& g) { return g.queue == *queue; });
+    if (group == groups.end()) group = groups.insert(groups.end(), KernelGroup{*queue, {}});
+    group->requests.push_back(request);
+  }
+  std::sort(groups.begin(), groups.end(), [](const KernelGroup& a, const KernelGroup& b) {
+    return a.queue->comm().id < b.queue->comm().id;
+  });
+  return groups;
+}
+
 /// Active requests of a list with the same stream.
 struct Group {
   Order* order;
@@ -171,17 +210,31 @@ Error wrong_capture(const OrderedRequest& request) {
 bool enqueues(Communicator& comm) {
   Order& order = *Order::of(comm);
   if (order.enqueues_all()) return true;
-  if (order.stream() == nullptr) order.wait_for_calls(comm.instance);
-  return false;
+  if (order.stream() != nullptr) return false;
+  order.wait_for_calls(comm.instance);
+  return order.failed();
+}
+
+bool by_kernels(const Communicator& comm) {
+  const Order& order = *Order::of(comm);
+  return order.kernels != nullptr && &order.kernels->comm() == &comm;
+}
+
+Error refused_by_kernels(const char* name) {
+  return {Errc::unsupported,
+          std::string(name) +
+              ": kernels execute the messages of this communicator (weft_stream_kernels), and none buffers a "
+              "send, replaces data without a wait or probes: use another communicator for it"};
 }
 
 bool enqueues_extensions(const Communicator& comm) {
   const Order* const order = Order::of(comm);
-  return order != nullptr && order->stream() != nullptr;
+  return order != nullptr && order->stream() != nullptr && !by_kernels(comm);
 }
 
 Status settle(Communicator& comm, const char* name) {
   Order& order = *Order::of(comm);
+  if (order.kernels != nullptr) WEFT_TRY(order.kernels->before_host_call(false));
   if (!order.enqueues_all()) {
     order.wait_for_calls(comm.instance);
     return order.take_error();
@@ -193,6 +246,8 @@ Status settle(Communicator& comm, const char* name) {
 
 Status enqueue(const Site& site, std::unique_ptr<Call> call) {
   Order& order = *Order::of(site.comm);
+  if (order.stream() == nullptr) return order.take_error();
+  WEFT_TRY(allow_host_call(order));
   auto capture = order.capture();
   if (!capture) return std::move(capture).error();
   if (site.answers)
@@ -207,6 +262,8 @@ Status enqueue(const Site& site, std::unique_ptr<Call> call) {
 
 Status enqueue_start(const Site& site, std::unique_ptr<Maker> maker, MPI_Request* handle) {
   Order& order = *Order::of(site.comm);
+  if (order.stream() == nullptr) return order.take_error();
+  WEFT_TRY(allow_host_call(order));
   auto capture = order.capture();
   if (!capture) return std::move(capture).error();
   auto made = create_request(site, order);
@@ -231,6 +288,10 @@ Status enqueue_start(const Site& site, std::unique_ptr<Maker> maker, MPI_Request
 }
 
 Status wrap_persistent(const Site& site, MPI_Request* handle) {
+  if (Order& order = *Order::of(site.comm); order.stream() == nullptr) {
+    reinterpret_cast<core::Request*>(*handle)->destroy();
+    return order.take_error();
+  }
   auto made = create_request(site, *Order::of(site.comm));
   if (!made) {
     reinterpret_cast<core::Request*>(*handle)->destroy();
@@ -248,7 +309,7 @@ Status wrap_persistent(const Site& site, MPI_Request* handle) {
 
 Result<bool> wait_in_stream(const char* name, std::span<MPI_Request> handles, const WaitOptions& options) {
   const auto active = [](MPI_Request handle) {
-    return handle != MPI_REQUEST_NULL && reinterpret_cast<core::Request*>(handle)->active;
+    return is_active(handle) && kernel_request(handle) == nullptr;
   };
   const auto ordered = [](MPI_Request handle) {
     return OrderedRequest::of(*reinterpret_cast<core::Request*>(handle));
@@ -277,6 +338,22 @@ Result<bool> wait_in_stream(const char* name, std::span<MPI_Request> handles, co
     if (request.capture != group->capture.id) return wrong_capture(request);
     group->wait->add(request, options.statuses == nullptr ? MPI_STATUS_IGNORE : options.statuses + i);
   }
+  auto kernels = kernel_groups(handles);
+  if (!kernels) return std::move(kernels).error();
+  for (const KernelGroup& group : *kernels)
+    for (const KernelRequest* request : group.requests) WEFT_TRY(group.queue->check_wait(*request));
+  for (MPI_Request& handle : handles) {
+    const KernelRequest* const request = kernel_request(handle);
+    if (request != nullptr && !request->persistent) handle = MPI_REQUEST_NULL;
+  }
+  Status first;
+  for (const KernelGroup& group : *kernels) {
+    Communicator& comm = group.queue->comm();
+    Status ended = group.queue->await(group.requests);
+    if (ended.ok()) ended = Order::of(comm)->take_error();
+    if (first.ok()) first = std::move(ended);
+  }
+  WEFT_TRY(std::move(first));
   for (Group& group : groups)
     WEFT_TRY(group.order->enqueue(*group.comm, name, std::move(group.wait), group.capture));
   for (MPI_Request& handle : handles) {
@@ -289,7 +366,19 @@ Result<bool> wait_in_stream(const char* name, std::span<MPI_Request> handles, co
   return true;
 }
 
+Status finish_on_host(std::span<const MPI_Request> handles) {
+  auto kernels = kernel_groups(handles);
+  if (!kernels) return std::move(kernels).error();
+  for (const KernelGroup& group : *kernels) WEFT_TRY(group.queue->finish(group.requests));
+  return {};
+}
+
 Status allow_host_test(core::Request& request) {
+  if (KernelRequest* const kernel = KernelRequest::ordinary(request); kernel != nullptr && kernel->active) {
+    auto queue = stream::queue_of(*request.comm);
+    if (!queue) return std::move(queue).error();
+    return (*queue)->expect(*kernel);
+  }
   const OrderedRequest* const ordered = OrderedRequest::of(request);
   if (ordered == nullptr || !ordered->active || ordered->capture == 0) return {};
   return wrong_capture(*ordered);
@@ -297,8 +386,7 @@ Status allow_host_test(core::Request& request) {
 
 Status allow_host_wait(core::Request& request) {
   WEFT_TRY(allow_host_test(request));
-  const OrderedRequest* const ordered = OrderedRequest::of(request);
-  if (ordered != nullptr && ordered->active && !ordered->complete())
+  if (in_stream(request) && request.active && !request.complete())
     host_completions.hit("the program needs an answer, or a buffer is host memory");
   return {};
 }

@@ -19,6 +19,7 @@
 #include "core/request.hpp"
 #include "datatype/datatype.hpp"
 #include "stream/order/record.hpp"
+#include "stream/request.hpp"
 
 namespace weft::api::ordered {
 
@@ -32,12 +33,16 @@ struct Site {
 };
 
 /// Whether ordinary calls on the communicator are enqueued. If they were before and are not now, waits for
-/// those.
+/// those; then true if one has failed: the functions below return its error.
 [[nodiscard, gnu::cold]] bool enqueues(core::Communicator& comm);
 /// The check of the entry points.
 [[nodiscard]] inline bool in_order(core::Communicator& comm) {
   return comm.order != nullptr && enqueues(comm);
 }
+/// Whether kernels execute ordinary calls on the communicator (kernels.hpp).
+[[nodiscard]] bool by_kernels(const core::Communicator& comm);
+/// The error of a call that needs a message which no kernel can send or receive.
+[[nodiscard]] Error refused_by_kernels(const char* name);
 /// Whether functions MPIX_*_enqueue on the communicator are executed by the host.
 [[nodiscard]] bool enqueues_extensions(const core::Communicator& comm);
 
@@ -80,6 +85,12 @@ template <class Make>
 /// Replaces a persistent request, just created, by a request whose operation the stream starts.
 [[nodiscard, gnu::cold]] Status wrap_persistent(const Site& site, MPI_Request* request);
 
+/// Whether a stream executes the operation of a request of an ordinary call.
+[[nodiscard]] inline bool in_stream(core::Request& request) {
+  return request.kind == core::Request::Kind::ordered || stream::Request::ordinary(request) != nullptr;
+}
+/// The host completes the active requests of a list that kernels execute.
+[[nodiscard, gnu::cold]] Status finish_on_host(std::span<const MPI_Request> handles);
 /// Makes the streams await the operations of the active requests of a list, which ends them for the program.
 /// `extension`: for MPIX_Wait_enqueue; `statuses`: null, or filled by the host then. Returns false, without
 /// any effect, if the host has to wait: a request is not ordered, or its buffer is in host memory.

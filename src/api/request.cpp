@@ -76,7 +76,7 @@ Status Wait(MPI_Request* handle, MPI_Status* status) {
   auto request = active_request(*handle);
   if (!request) return std::move(request).error();
   if (*request == nullptr) return fill_empty(status), Status{};
-  if ((*request)->kind == core::Request::Kind::ordered) [[unlikely]] {
+  if (ordered::in_stream(**request)) [[unlikely]] {
     if (status == MPI_STATUS_IGNORE) {
       core::Communicator* const comm = (*request)->comm;
       auto left = ordered::wait_in_stream("MPI_Wait", {handle, 1}, {});
@@ -84,6 +84,7 @@ Status Wait(MPI_Request* handle, MPI_Status* status) {
       if (*left) return {};
     }
     WEFT_TRY(with_error_communicator((*request)->comm, ordered::allow_host_wait(**request)));
+    WEFT_TRY(with_error_communicator((*request)->comm, ordered::finish_on_host({handle, 1})));
   }
   core::wait(*g_instance, **request);
   return complete_request(handle, **request, status);
@@ -97,7 +98,7 @@ Status Test(MPI_Request* handle, int* flag, MPI_Status* status) {
     *flag = 1;
     return fill_empty(status), Status{};
   }
-  if ((*request)->kind == core::Request::Kind::ordered) [[unlikely]]
+  if (ordered::in_stream(**request)) [[unlikely]]
     WEFT_TRY(with_error_communicator((*request)->comm, ordered::allow_host_test(**request)));
   if (!(*request)->complete()) g_instance->poll_once({.request = *request});
   if (!(*request)->complete()) return {};
@@ -110,7 +111,7 @@ Status Request_get_status(MPI_Request handle, int* flag, MPI_Status* status) {
   if (!request) return std::move(request).error();
   *flag = 1;
   if (*request == nullptr) return fill_empty(status), Status{};
-  if ((*request)->kind == core::Request::Kind::ordered) [[unlikely]]
+  if (ordered::in_stream(**request)) [[unlikely]]
     WEFT_TRY(with_error_communicator((*request)->comm, ordered::allow_host_test(**request)));
   if (!(*request)->complete()) g_instance->poll_once({.request = *request});
   *flag = (*request)->complete();

@@ -38,7 +38,7 @@ enum class Completes { one, many };  // entries of a list by one call
 bool any_ordered(int count, const MPI_Request* handles) {
   return std::any_of(handles, handles + count, [](MPI_Request handle) {
     return handle != MPI_REQUEST_NULL && !is_completed_send(handle) &&
-           reinterpret_cast<core::Request*>(handle)->kind == core::Request::Kind::ordered;
+           ordered::in_stream(*reinterpret_cast<core::Request*>(handle));
   });
 }
 
@@ -68,7 +68,7 @@ Result<int> count_active(int count, const MPI_Request* handles, Completes comple
     core::Request* request = to_request(handles[i]);
     if (request == nullptr || request->detached)
       return bad_handle_at(HandleKind::request, "array_of_requests", static_cast<size_t>(i), handles[i]);
-    if (request->kind == core::Request::Kind::enqueued) [[unlikely]]
+    if (request->kind == core::Request::Kind::enqueued && !reject_enqueued(*request).ok()) [[unlikely]]
       return with_error_communicator(request->comm, enqueued_request()).error();
     if (completes == Completes::many && std::exchange(request->listed, list) == list && !request->persistent)
         [[unlikely]]
@@ -195,6 +195,7 @@ Status Waitall(int count, MPI_Request* handles, MPI_Status* statuses) {
       if (*left) return {};
     }
     WEFT_TRY(allow_host(count, handles, ordered::allow_host_wait));
+    WEFT_TRY(ordered::finish_on_host({handles, static_cast<size_t>(count)}));
   }
   for (int i = 0; i < count; ++i)
     if (pending(handles[i])) core::wait(*g_instance, *reinterpret_cast<core::Request*>(handles[i]));

@@ -380,7 +380,8 @@ WEFT_EXPORT int PMPIX_Comm_stream_error(MPI_Comm comm, int* errorclass) {
     if (errorclass == nullptr) return entry.fail(null_pointer("errorclass"));
     *errorclass = MPI_SUCCESS;
     auto* const order = weft::stream::order::Order::of(*object);
-    const weft::Status failed = order != nullptr ? order->take_error() : weft::Status();
+    weft::Status failed = order != nullptr ? order->take_error() : weft::Status();
+    if (failed.ok() && order != nullptr && order->kernels != nullptr) failed = order->kernels->report_fault();
     if (failed.ok()) return MPI_SUCCESS;
     *errorclass = code_of(failed.error());
     remember_error(*errorclass, failed.error().message());

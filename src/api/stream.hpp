@@ -5,6 +5,7 @@
 
 #include "base/result.hpp"
 #include "core/request.hpp"
+#include "stream/request.hpp"
 #include "stream/stream.hpp"
 
 namespace weft::api {
@@ -14,10 +15,11 @@ namespace weft::api {
 [[nodiscard]] Error bad_stream(const char* name);
 
 [[nodiscard]] Error enqueued_request();
-/// Error if `request` is an enqueued operation, which the host cannot complete.
-[[nodiscard]] inline Status reject_enqueued(const core::Request& request) {
+/// Error if `request` is of MPIX_*_enqueue, which the host cannot complete.
+[[nodiscard]] inline Status reject_enqueued(core::Request& request) {
   if (request.kind != core::Request::Kind::enqueued) [[likely]]
     return {};
+  if (stream::Request::ordinary(request) != nullptr) return {};
   return enqueued_request();
 }
 

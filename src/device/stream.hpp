@@ -38,6 +38,9 @@ struct UserStream {
 /// Prepares the stream of a handle for enqueue(). Loads the kernel, which waits for running kernels.
 /// Errc::unsupported, with the reason, without a driver or a kernel for the GPU.
 [[nodiscard]] Result<UserStream> adopt_stream(void* handle);
+/// Orders later work of `later` behind the work that the stream `earlier`, of the same context, has now.
+/// Neither may be captured.
+[[nodiscard]] Status join(const UserStream& later, void* earlier);
 /// Launches the kernel of sends and receives. The GPU of the stream must be able to access all buffers.
 [[nodiscard]] Status enqueue(const UserStream& stream, const kernel::enqueue::Batch& batch);
 /// Prepares the stream for enqueue_collective(). Loads the kernels, which waits for running kernels.

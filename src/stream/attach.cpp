@@ -33,7 +33,8 @@ enum Passed : uint8_t {
   default_stream = 2,  ///< no kernels can be put into it
   in_order = 4,        ///< ordinary calls are to be enqueued
   failed = 8,
-  kernels_only = 16  ///< the host must not execute enqueued operations
+  kernels_only = 16,  ///< the host must not execute enqueued operations
+  promises = 32       ///< kernels can execute ordinary calls, too
 };
 
 Result<std::vector<uint8_t>> gather(core::Communicator& comm, unsigned mine) {
@@ -45,6 +46,10 @@ Result<std::vector<uint8_t>> gather(core::Communicator& comm, unsigned mine) {
 
 bool any(const std::vector<uint8_t>& all, Passed bit) {
   return std::any_of(all.begin(), all.end(), [bit](uint8_t bits) { return (bits & bit) != 0; });
+}
+
+bool all_have(const std::vector<uint8_t>& all, unsigned wanted) {
+  return std::all_of(all.begin(), all.end(), [wanted](uint8_t bits) { return (bits & wanted) == wanted; });
 }
 
 /// Checks that all ranks pass a GPU stream, or none does.
@@ -101,6 +106,14 @@ Status set_stream(core::Communicator& comm, Stream* stream, Order::Functions fun
     comm.order = std::make_shared<Order>(engine_of(comm.instance));
   }
   Order& order = *Order::of(comm);
+  if (order.kernels != nullptr) {  // without a stream, that of the communicator's creation
+    WEFT_TRY(order.kernels->follow(ordered != nullptr ? &*stream->gpu : nullptr));
+    if (ordered == nullptr) {
+      auto own = engine_of(comm.instance).stream_of(order.kernels->stream().gpu->handle);
+      if (!own) return std::move(own).error();
+      ordered = *own;
+    }
+  }
   order.set_stream(ordered, functions);
   order.handle = core::Ref<core::Counted>::share(stream);
   order.pinned_in_order = stream != nullptr && stream->pinned_in_order;
@@ -113,41 +126,52 @@ Status attach(core::Communicator& comm, core::Ref<Stream> stream) {
   if (has_gpu && device::is_default_stream(stream->gpu->handle)) mine |= default_stream;
   if (stream && stream->in_order) mine |= in_order;
   if (stream && stream->kernels_only) mine |= kernels_only;
+  if (stream && stream->prefers_kernels) mine |= promises;
   auto all = gather(comm, mine);
   if (!all) return std::move(all).error();
   const bool needs_kernels = any(*all, kernels_only);
-  const auto without_kernels = [](const std::string& why) {
-    return Error(Errc::unsupported,
-                 "the hint weft_stream_kernels of a stream is true, but no kernels can execute "
-                 "enqueued operations: " +
-                     why);
+  const bool ordinary = all_have(*all, gpu_stream | in_order | promises);
+  const auto unable = [&](const std::string& why) -> Status {
+    if (needs_kernels)
+      return Error(Errc::unsupported,
+                   "the hint weft_stream_kernels of a stream is true, but no kernels can execute "
+                   "the operations: " +
+                       why);
+    by_host.hit(why);
+    return attach_by_host(comm, std::move(stream),
+                          ordinary ? Order::Functions::all : Order::Functions::enqueue_only);
   };
-  if (needs_kernels && any(*all, in_order)) return without_kernels("weft_stream_order is true, too");
-  if (any(*all, in_order)) return attach_by_host(comm, std::move(stream), Order::Functions::all);
+  if (any(*all, in_order) && !ordinary) {
+    if (needs_kernels)
+      return unable("weft_stream_order is true, too, and not all ranks pass both hints and a GPU stream");
+    return attach_by_host(comm, std::move(stream), Order::Functions::all);
+  }
   WEFT_TRY(check_same(*all, has_gpu));
   if (!has_gpu) {
     if (stream) comm.stream = std::make_unique<PlainStream>(std::move(stream));
     return {};
   }
-  if (any(*all, default_stream)) {
-    if (needs_kernels) return without_kernels("a rank passes a default stream");
-    by_host.hit("a rank passes a default stream: create one (cudaStreamCreateWithFlags)");
-    return attach_by_host(comm, std::move(stream), Order::Functions::enqueue_only);
-  }
-  if (needs_kernels && comm.size() > static_cast<int>(device::kernel::Collective::kRanks))
-    return without_kernels("collectives support " + std::to_string(device::kernel::Collective::kRanks) +
-                           " ranks");
-  auto mailbox = Mailbox::create(comm, *stream->gpu, needs_kernels);
+  if (any(*all, default_stream))
+    return unable("a rank passes a default stream: create one (cudaStreamCreateWithFlags)");
+  const bool must_run = needs_kernels || ordinary;
+  if (must_run && comm.size() > static_cast<int>(device::kernel::Collective::kRanks))
+    return unable("collectives support " + std::to_string(device::kernel::Collective::kRanks) + " ranks");
+  auto mailbox = Mailbox::create(comm, *stream->gpu, must_run);
   if (!mailbox) {
     if (mailbox.error().code() != Errc::unsupported) return std::move(mailbox).error();
-    if (needs_kernels) return without_kernels(mailbox.error().message());
-    by_host.hit(mailbox.error().message());
-    return attach_by_host(comm, std::move(stream), Order::Functions::enqueue_only);
+    return unable(mailbox.error().message());
+  }
+  if (ordinary) {  // the host executes the other calls
+    if (Status words = attach_by_host(comm, stream, Order::Functions::all); !words.ok()) {
+      WEFT_TRY((*mailbox)->close(comm));
+      return words;
+    }
   }
   auto queue = std::make_unique<Queue>(comm, std::move(stream), std::move(*mailbox));
   Streams::of(comm.instance).queues.push_back(queue.get());
   watch_revocations(comm.instance);
   if (comm.instance.failures.revoked(comm)) queue->cancel_if_of(comm);
+  if (ordinary) Order::of(comm)->kernels = queue.get();
   comm.stream = std::move(queue);
   return {};
 }
@@ -156,6 +180,7 @@ Status detach(core::Communicator& comm) {
   auto* queue = dynamic_cast<Queue*>(comm.stream.get());
   if (queue != nullptr) {
     WEFT_TRY(queue->close());
+    if (Order* const order = Order::of(comm); order != nullptr) order->kernels = nullptr;
     std::erase(Streams::of(comm.instance).queues, queue);
   }
   comm.stream.reset();

@@ -58,16 +58,20 @@ Status Queue::check_supported(const coll::Call& call) const {
                  "operations on types that GPUs compute");
   if (!pending_.empty())
     return Error(Errc::unsupported,
-                 "nonblocking enqueued operations of the communicator are unfinished and would wait for the "
+                 "nonblocking operations of the communicator are unfinished and would wait for the "
                  "collective: enqueue their wait before it, or use a communicator of another stream");
+  const char* const output = call.what == Collective::bcast ? "buffer" : "recvbuf";
+  if (sends(call)) WEFT_TRY(check_pinned(call.send.memory, "sendbuf"));
+  WEFT_TRY(check_pinned(call.recv.memory, output));
   if (sends(call)) WEFT_TRY(reachable(call.send, stream_->gpu->device, "sendbuf"));
-  return reachable(call.recv, stream_->gpu->device, call.what == Collective::bcast ? "buffer" : "recvbuf");
+  return reachable(call.recv, stream_->gpu->device, output);
 }
 
 /// A communicator of one rank: a copy.
 Status Queue::copy_single_rank(const coll::Call& call) {
   if (!sends(call)) return {};
-  return device::enqueue_copy(target_, call.recv.address, call.send.address, call.bytes);
+  return submit(
+      [&] { return device::enqueue_copy(target_, call.recv.address, call.send.address, call.bytes); });
 }
 
 Status Queue::collective(const coll::Call& call) {
@@ -93,7 +97,9 @@ Status Queue::collective(const coll::Call& call) {
     launched.control[rank] = mailbox_->control_of(rank);
   }
   launched.synchronizing = synchronizes(call, plan.protocol) ? 1 : 0;
-  WEFT_TRY(device::enqueue_collective(target_, launched, plan.protocol, plan.blocks, plan.threads));
+  WEFT_TRY(submit([&] {
+    return device::enqueue_collective(target_, launched, plan.protocol, plan.blocks, plan.threads);
+  }));
   return report_fault();
 }
 

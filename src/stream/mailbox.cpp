@@ -116,6 +116,10 @@ const uint32_t* Mailbox::beats() const {
   return reinterpret_cast<const device::kernel::enqueue::Reports*>(fault_)->beats;
 }
 
+uint32_t* Mailbox::status_of(uint32_t state) const {
+  return reinterpret_cast<device::kernel::enqueue::Reports*>(fault_)->statuses[state];
+}
+
 uint64_t Mailbox::simple_capacity() { return collective_region_setting; }
 
 /// Size of the region: messages, then collectives.

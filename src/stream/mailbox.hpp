@@ -38,6 +38,8 @@ class Mailbox {
   [[nodiscard]] device::kernel::enqueue::Fault& fault() const { return *fault_; }
   /// Written by kernels that wait, one for each state of an operation.
   [[nodiscard]] const uint32_t* beats() const;
+  /// Statuses that kernels write, one for each state of an operation.
+  [[nodiscard]] uint32_t* status_of(uint32_t state) const;
   /// Returns whether a peer has died: the kernels leave, and nothing can be enqueued any more.
   [[nodiscard]] bool cancelled() const { return __atomic_load_n(&fault_->cancelled, __ATOMIC_ACQUIRE) != 0; }
   /// Address of the own region.

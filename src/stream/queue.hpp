@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queue: the enqueued sends and receives of a communicator with a GPU stream. One kernel launch carries all
-// pending operations, whenever one has to complete and while the host waits in MPI. Threading: under the
-// instance lock.
+// Queue: the operations that kernels execute on a communicator with a GPU stream. One kernel launch carries
+// all pending sends and receives, whenever one has to complete and while the host waits in MPI.
+// Threading: under the instance lock, which launches release.
 #pragma once
+#include <atomic>
 #include <bitset>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -18,6 +22,7 @@
 #include "stream/mailbox.hpp"
 #include "stream/request.hpp"
 #include "stream/self_messages.hpp"
+#include "stream/side.hpp"
 #include "stream/stream.hpp"
 #include "stream/view.hpp"
 
@@ -26,23 +31,50 @@ namespace weft::stream {
 /// Address of a GPU-writable MPI_Status; null for MPI_STATUS_IGNORE.
 using StatusAddress = void*;
 
-class Queue final : public core::StreamState, public core::Poller {
+class Queue final : public core::StreamState, public core::Poller, private Copies {
  public:
   Queue(core::Communicator& comm, core::Ref<Stream> stream, std::unique_ptr<Mailbox> mailbox);
   ~Queue() override;
 
+  // Enqueued operations (queue.cpp).
   [[nodiscard]] Status send(const p2p::Buffer& buffer, int dest, int tag);
   [[nodiscard]] Status receive(const p2p::Buffer& buffer, int source, int tag, StatusAddress status);
   [[nodiscard]] Result<core::Request*> start_send(const p2p::Buffer& buffer, int dest, int tag);
   [[nodiscard]] Result<core::Request*> start_receive(const p2p::Buffer& buffer, int source, int tag);
   /// Enqueues a collective, which completes before later work in the stream.
   [[nodiscard]] Status collective(const coll::Call& call);
+  /// GPU memory for the reduction that is a barrier.
+  [[nodiscard]] void* barrier_word() const;
   /// Makes the stream wait for the requests, which end. `statuses`: empty, or one each.
   [[nodiscard]] Status wait(std::span<Request* const> requests, std::span<const StatusAddress> statuses);
+
+  // Ordinary calls (ordinary.cpp).
+  /// Starts the messages of a request, which ends when all are complete. On error nothing is started.
+  [[nodiscard]] Status start(Request& request, std::span<const Part> parts);
+  /// Starts a collective: it is enqueued when the request is waited for, after those started before.
+  [[nodiscard]] Status start_collective(Request& request);
+  /// Error if the stream cannot wait for the request: it was started in a capture, or before the capture.
+  [[nodiscard]] Status check_wait(const Request& request) const;
+  /// Makes the stream wait for the requests, which end also after an error. Precondition: check_wait().
+  [[nodiscard]] Status await(std::span<Request* const> requests);
+  /// The host waits for the requests: all complete, with their statuses. Precondition: no capture.
+  [[nodiscard]] Status finish(std::span<Request* const> requests);
+  /// The program tests the request: it completes while the host is in MPI. Error if it was captured.
+  [[nodiscard]] Status expect(Request& request);
+  /// Before a call that the host executes: enqueues started collectives; with `in_stream`, error if messages
+  /// are pending, which the stream would only reach after the call.
+  [[nodiscard]] Status before_host_call(bool in_stream);
+  /// Like start(), for a send and a receive in one buffer; the caller awaits the request at once. The data
+  /// must fit the part of the mailbox for messages to oneself.
+  [[nodiscard]] Status replace(Request& request, const Part& send, const Part& receive);
+  [[nodiscard]] core::Communicator& comm() const { return comm_; }
 
   /// Enqueues later operations in another stream of the same GPU, which the caller orders behind the earlier
   /// ones. Default streams may be passed.
   [[nodiscard]] Status redirect(void* handle);
+  /// The same, and orders later operations behind the earlier ones, outside of captures. Null: the stream of
+  /// the communicator's creation.
+  [[nodiscard]] Status follow(const device::UserStream* stream);
   /// Makes kernels leave if `comm` is the communicator of the queue, which has been revoked.
   void cancel_if_of(const core::Communicator& comm) {
     if (&comm == &comm_) mailbox_->cancel();
@@ -56,20 +88,51 @@ class Queue final : public core::StreamState, public core::Poller {
   /// Unmaps the peers' memory at MPI_Finalize, after all streams have completed.
   void abandon() { mailbox_.reset(); }
   bool poll() override;
+  /// Returns an error that a kernel reported since the last call.
+  [[nodiscard]] Status report_fault();
 
  private:
   using Op = device::kernel::enqueue::Op;
   struct PendingOp {
     Op op;
-    Request* request;  ///< null: of a blocking call
+    Request* request;   ///< null: of a blocking call
+    Request* partner;   ///< of a copy: the request of the send; null: none
+    device::kernel::enqueue::Runs layout, source_layout;  ///< word 0: contiguous
     bool launched;
     bool captured;
+    [[nodiscard]] bool belongs_to(const Request* one) const { return request == one || partner == one; }
   };
   using Chosen = std::bitset<device::kernel::enqueue::kOps>;
 
   [[nodiscard]] Result<Side> describe(const p2p::Buffer& buffer, int tag) const;
-  [[nodiscard]] Status add(Op::Kind kind, const Side& side, int peer, Request* request, StatusAddress status);
-  [[nodiscard]] Status launch(const Chosen& required);
+  [[nodiscard]] Status check_pinned(const device::Memory& memory, const char* name) const;
+  [[nodiscard]] Status add(PendingOp&& pending);
+  [[nodiscard]] Status add(Op::Kind kind, const Side& side, int peer, Request* request, StatusAddress status,
+                           uint8_t flags = 0);
+  [[nodiscard]] Result<PendingOp> copy_of(const Side& to, const Side& from) const;
+  [[nodiscard]] device::kernel::enqueue::Batch make_batch(std::span<const PendingOp> ops,
+                                                          const Chosen& required) const;
+  /// `keep`: the states of the required operations stay allocated.
+  enum class States : uint8_t { free, keep };
+  [[nodiscard]] Status launch(const Chosen& required, States states = States::free);
+  /// Puts work into the stream, in the order of the calls, without the instance lock: the driver may wait for
+  /// the stream.
+  template <class Work>
+  [[nodiscard]] Status submit(Work&& work) {
+    if (polls_) return work();
+    const uint64_t turn = next_turn_++;
+    const core::Instance::Unlocked unlocked(comm_.instance);
+    for (uint64_t now = turn_.load(std::memory_order_acquire); now != turn;
+         now = turn_.load(std::memory_order_acquire))
+      turn_.wait(now, std::memory_order_acquire);
+    Status submitted = work();
+    turn_.store(turn + 1, std::memory_order_release);
+    turn_.notify_all();
+    return submitted;
+  }
+  [[nodiscard]] Status copy_now(const Side& to, const Side& from) override;
+  [[nodiscard]] Status copy_later(const Side& to, const Side& from, Request& send,
+                                  Request& receive) override;
   [[nodiscard]] Status check_supported(const coll::Call& call) const;
   [[nodiscard]] Status copy_single_rank(const coll::Call& call);
   [[nodiscard]] Status complete_last();
@@ -77,12 +140,29 @@ class Queue final : public core::StreamState, public core::Poller {
   [[nodiscard]] Result<bool> capturing() const { return device::capturing(target_); }
   [[nodiscard]] uint16_t allocate_state(bool captured);
   [[nodiscard]] Status write_status(StatusAddress status, const core::Completion& completion) const;
-  [[nodiscard]] Status report_fault();
   [[nodiscard]] Status check_ranks();
   void drop(std::span<Request* const> requests);
   /// Clears used_ if the stream is idle.
   [[nodiscard]] Status check_idle();
   void start_polling();
+
+  [[nodiscard]] Status begin(Request& request, std::span<const Part> parts, std::span<const Side> sides);
+  [[nodiscard]] Status finish_self(std::span<Request* const> requests);
+  [[nodiscard]] Chosen entries_of(std::span<Request* const> requests);
+  [[nodiscard]] bool has_entries(const Request& request) const;
+  /// Enqueues the first n collectives that have been started.
+  [[nodiscard]] Status enqueue_collectives(size_t n);
+  [[nodiscard]] size_t collectives_through(std::span<Request* const> requests);
+  /// Lets the kernel write the status of an operation to memory of the host; reads it, false: not written.
+  void arm(PendingOp& entry) const;
+  [[nodiscard]] bool read_status(const PendingOp& entry) const;
+  /// The request ends for the program.
+  void retire(Request& request);
+  void forget(Request& request);
+  void undo(Request& request);
+  [[nodiscard]] Status finish_freed();
+  bool complete_finished();
+  bool fail_open_requests();
 
   core::Communicator& comm_;
   core::Ref<Stream> stream_;
@@ -92,6 +172,14 @@ class Queue final : public core::StreamState, public core::Poller {
   View view_;
   std::vector<PendingOp> pending_;  // in call order
   std::bitset<device::kernel::enqueue::kStates> states_;
+  std::vector<Request*> open_;        // of ordinary calls: started, and neither complete nor awaited
+  std::deque<Request*> collectives_;  // of open_: collectives that are not enqueued, in call order
+  size_t kept_ = 0;                   // states of operations that are not pending any more
+  uint64_t next_turn_ = 0;            // of submit()
+  std::atomic<uint64_t> turn_{0};
+  std::thread::id caller_;     // of the last nonblocking call or test: the only thread whose polls launch
+  bool polls_ = false;         // in poll(), which keeps the lock: the stream is idle
+  bool tested_ = false;        // the program waits on the host for the requests of open_
   bool used_ = false;          // launched since the stream was last seen idle
   bool registered_ = false;    // in the instance's poller list
   uint64_t next_poll_ns_ = 0;  // time of the next check by poll(), monotonic ns

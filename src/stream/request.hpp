@@ -1,22 +1,66 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Request: a nonblocking enqueued operation. Only MPIX_Wait_enqueue ends it, since the host does not see its
-// completion. Threading: under the instance lock.
+// Request: a nonblocking operation that kernels execute in the order of a stream. Requests of enqueued
+// operations end with MPIX_Wait_enqueue only, those of ordinary calls with any function of MPI.
+// Threading: under the instance lock.
 #pragma once
+#include <memory>
+#include <vector>
+
 #include "base/slab.hpp"
 #include "core/communicator.hpp"
 #include "core/request.hpp"
+#include "datatype/datatype.hpp"
+#include "p2p/message/transfer.hpp"
+#include "stream/order/record.hpp"
 
 namespace weft::stream {
 
+/// One message of an ordinary call.
+struct Part {
+  enum class Kind : uint8_t { send, synchronous_send, receive };
+  Kind kind;
+  p2p::Buffer buffer;
+  int peer, tag;  ///< p2p::kProcNull: nothing to do
+};
+
 class Request final : public core::Request {
  public:
-  explicit Request(core::Communicator& communicator) : core::Request(Kind::enqueued) {
+  /// `is_ordinary`: of an ordinary call.
+  explicit Request(core::Communicator& communicator, bool is_ordinary = false)
+      : core::Request(Kind::enqueued), ordinary_(is_ordinary) {
     comm = &communicator;
     communicator.retain();
   }
   ~Request() override { comm->release(); }
   void destroy() override { slab().destroy(this); }
+  /// Starts a persistent request of an ordinary call.
+  Status start() override;
+  /// Has no effect (MPI 5.0 section 3.8.4).
+  Status cancel() override { return {}; }
+  [[nodiscard]] core::Operands operands() const override {
+    core::Operands of_call;
+    of_call.operation = name;
+    return of_call;
+  }
   static Slab<Request>& slab();
+  [[nodiscard]] bool is_ordinary() const { return ordinary_; }
+  /// The request of an ordinary call; null: `request` is of another kind.
+  [[nodiscard]] static Request* ordinary(core::Request& request) {
+    if (request.kind != Kind::enqueued) return nullptr;
+    auto* const found = static_cast<Request*>(&request);
+    return found->ordinary_ ? found : nullptr;
+  }
+
+  // Of requests of ordinary calls.
+  const char* name = "";  ///< of the function that created it
+  std::vector<Part> parts;
+  /// A collective, which is enqueued when the request is waited for; null: the parts are the operation.
+  std::unique_ptr<order::Call> collective;
+  std::vector<core::Ref<datatype::Datatype>> types;  ///< persistent: of the parts
+  bool captured = false;                             ///< started in a capture
+
+ private:
+  const bool ordinary_;
 };
 
 }  // namespace weft::stream

@@ -25,10 +25,6 @@ Error too_long(uint64_t bytes, uint64_t capacity, int tag) {
 
 }  // namespace
 
-Status SelfMessages::move(const Side& from, const Side& to) {
-  return device::enqueue_copy(stream_, to.address, from.address, std::min(from.bytes, to.bytes));
-}
-
 /// Finds a free range of the buffer. A received message frees its range at once: later messages come later in
 /// the stream.
 std::optional<uint64_t> SelfMessages::find_offset(uint64_t bytes, bool captured) const {
@@ -48,17 +44,25 @@ std::optional<uint64_t> SelfMessages::find_offset(uint64_t bytes, bool captured)
 
 Status SelfMessages::copy_to_buffer(Send& send) {
   const auto offset = find_offset(send.side.bytes, send.captured);
-  if (!offset)
-    return Error(Errc::no_mem, "a message of " + std::to_string(send.side.bytes) +
+  if (!offset) {
+    const uint64_t bytes = send.side.bytes;
+    sends_.erase(sends_.begin() + (&send - sends_.data()));
+    return Error(Errc::no_mem, "a message of " + std::to_string(bytes) +
                                    " bytes to oneself does not fit the buffer for messages without a posted "
-                                   "receive: post the receive first "
-                                   "(MPIX_Irecv_enqueue)");
-  const Side buffered{reinterpret_cast<void*>(buffer_ + *offset), send.side.bytes, send.side.tag};
-  WEFT_TRY(move(send.side, buffered));
+                                   "receive: post the receive first (MPI_Irecv or MPIX_Irecv_enqueue)");
+  }
+  const Side buffered =
+      contiguous_side(reinterpret_cast<void*>(buffer_ + *offset), send.side.bytes, send.side.tag);
+  const Side from = send.side;
   send.side = buffered;
   send.offset = offset;
   send.request = nullptr;
-  return {};
+  return copies_.copy_now(buffered, from);  // releases the lock: `send` may be gone
+}
+
+uint64_t SelfMessages::free_part(uint64_t bytes, bool captured) const {
+  const auto offset = find_offset(bytes, captured);
+  return offset ? buffer_ + *offset : 0;
 }
 
 Status SelfMessages::match() {
@@ -69,13 +73,17 @@ Status SelfMessages::match() {
       ++receive;
       continue;
     }
-    WEFT_TRY(move(send->side, receive->side));
-    if (send->request != nullptr) matched_.push_back({send->request, {}, false});
-    matched_.push_back({receive->request,
-                        {self_, send->side.tag, std::min(send->side.bytes, receive->side.bytes), false},
-                        send->side.bytes > receive->side.bytes});
+    Request& request = *receive->request;
+    request.completion = {self_, send->side.tag, std::min(send->side.bytes, receive->side.bytes), false};
+    if (send->side.bytes > receive->side.bytes)
+      request.outcome = too_long(send->side.bytes, receive->side.bytes, send->side.tag);
+    const Send matched = *send;
+    const Receive matching = *receive;
     sends_.erase(send);
     receive = receives_.erase(receive);
+    WEFT_TRY(matched.request != nullptr
+                 ? copies_.copy_later(matching.side, matched.side, *matched.request, request)
+                 : copies_.copy_now(matching.side, matched.side));
   }
   return {};
 }
@@ -85,10 +93,7 @@ Status SelfMessages::send(const Side& side, bool captured) {
   WEFT_TRY(match());
   const auto left = std::find_if(sends_.begin(), sends_.end(),
                                  [](const Send& send) { return send.request == nullptr && !send.offset; });
-  if (left == sends_.end()) return {};
-  Status put = copy_to_buffer(*left);
-  if (!put.ok()) sends_.erase(left);
-  return put;
+  return left == sends_.end() ? Status() : copy_to_buffer(*left);
 }
 
 Result<core::Completion> SelfMessages::receive(const Side& side) {
@@ -99,46 +104,46 @@ Result<core::Completion> SelfMessages::receive(const Side& side) {
         Errc::other,
         "a receive from oneself would never complete: its send comes later in the same stream (start it "
         "before, or use MPIX_Irecv_enqueue)");
-  WEFT_TRY(move(send->side, side));
   const Send was = *send;
   sends_.erase(send);
-  if (was.request != nullptr) matched_.push_back({was.request, {}, false});
+  WEFT_TRY(copies_.copy_now(side, was.side));
   if (was.side.bytes > side.bytes) return too_long(was.side.bytes, side.bytes, was.side.tag);
   return core::Completion{self_, was.side.tag, was.side.bytes, false};
 }
 
-void SelfMessages::start_send(const Side& side, core::Request& request, bool captured) {
+void SelfMessages::start_send(const Side& side, Request& request, bool captured) {
   sends_.push_back({side, &request, std::nullopt, captured});
 }
-void SelfMessages::start_receive(const Side& side, core::Request& request) {
+void SelfMessages::start_receive(const Side& side, Request& request) {
   receives_.push_back({side, &request});
 }
 
-bool SelfMessages::contains(const core::Request& request) const {
+bool SelfMessages::contains(const Request& request) const {
   const auto same = [&](const auto& entry) { return entry.request == &request; };
   return std::any_of(sends_.begin(), sends_.end(), same) ||
-         std::any_of(receives_.begin(), receives_.end(), same) ||
-         std::any_of(matched_.begin(), matched_.end(), same);
+         std::any_of(receives_.begin(), receives_.end(), same);
 }
 
-Result<core::Completion> SelfMessages::finish(core::Request& request) {
+void SelfMessages::drop(const Request& request) {
+  const auto same = [&](const auto& entry) { return entry.request == &request; };
+  std::erase_if(sends_, same);
+  std::erase_if(receives_, same);
+}
+
+Status SelfMessages::finish(Request& request) {
   WEFT_TRY(match());
-  const auto matched =
-      std::find_if(matched_.begin(), matched_.end(), [&](const Matched& m) { return m.request == &request; });
-  if (matched != matched_.end()) {
-    const Matched was = *matched;
-    matched_.erase(matched);
-    if (was.truncated)
-      return Error(Errc::truncate, "a message to oneself was longer than its enqueued receive");
-    return was.completion;
+  const auto unmatched = [&] {
+    return std::find_if(sends_.begin(), sends_.end(),
+                        [&](const Send& send) { return send.request == &request; });
+  };
+  for (auto send = unmatched(); send != sends_.end(); send = unmatched()) {
+    if (Status put = copy_to_buffer(*send); !put.ok()) return put;
   }
-  const auto send =
-      std::find_if(sends_.begin(), sends_.end(), [&](const Send& s) { return s.request == &request; });
-  if (send == sends_.end())
-    return Error(Errc::other,
-                 "a receive from oneself would never complete: its send comes later in the same stream");
-  WEFT_TRY(copy_to_buffer(*send));
-  return core::Completion{};
+  const bool waits = std::any_of(receives_.begin(), receives_.end(),
+                                 [&](const Receive& receive) { return receive.request == &request; });
+  if (!waits) return {};
+  return Error(Errc::other,
+               "a receive from oneself would never complete: its send comes later in the same stream");
 }
 
 }  // namespace weft::stream

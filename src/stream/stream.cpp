@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stream/stream.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -35,12 +37,22 @@ Result<void*> parse_pointer(std::string_view text) {
   return pointer;
 }
 
-Result<bool> flag(const core::Info* info, const char* key) {
+/// The index of a hint's value in a list, which begins with the default.
+Result<size_t> choice(const core::Info* info, const char* key, std::initializer_list<std::string_view> values) {
   const auto value = info != nullptr ? info->get(key) : std::nullopt;
-  if (!value || *value == "false") return false;
-  if (*value == "true") return true;
+  if (!value) return size_t{0};
+  const auto* const found = std::find(values.begin(), values.end(), std::string_view(*value));
+  if (found != values.end()) return static_cast<size_t>(found - values.begin());
+  std::string all;
+  for (const std::string_view one : values) all.append(all.empty() ? "" : ", ").append(one);
   return Error(Errc::info_value,
-               "the hint " + std::string(key) + " = " + std::string(*value) + ": set true or false");
+               "the hint " + std::string(key) + " = " + std::string(*value) + ": set one of " + all);
+}
+
+Result<bool> flag(const core::Info* info, const char* key) {
+  auto chosen = choice(info, key, {"false", "true"});
+  if (!chosen) return std::move(chosen).error();
+  return *chosen == 1;
 }
 
 }  // namespace
@@ -65,14 +77,15 @@ Result<Stream*> Stream::create(const core::Info* info) {
   if (!in_order) return std::move(in_order).error();
   auto pinned = flag(info, "weft_stream_order_pinned");
   if (!pinned) return std::move(pinned).error();
-  auto kernels = flag(info, "weft_stream_kernels");
+  auto kernels = choice(info, "weft_stream_kernels", {"false", "true", "prefer"});
   if (!kernels) return std::move(kernels).error();
   Stream* stream = slab().create();
   if (stream == nullptr) return Error(Errc::no_mem, "too many streams: free some");
   stream->gpu = gpu;
   stream->in_order = *in_order;
   stream->pinned_in_order = *pinned;
-  stream->kernels_only = *kernels;
+  stream->prefers_kernels = *kernels != 0;
+  stream->kernels_only = *kernels == 1;
   return stream;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The kernel of enqueued sends and receives: runs the blocks of device/kernel/enqueue_protocol.hpp round
 // robin, one step each.
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "device/kernel/enqueue_protocol.hpp"
 #include "enqueue_memory.hpp"
@@ -79,33 +81,64 @@ class Enqueue : public Kernel {
       if (is_leader) protocol.beat(block);
       return false;
     }
-    perform(step, env, protocol);
+    perform(step, env, protocol, batch_.layouts());
     protocol.performed(step);
-    phases_[block] = Protocol::phase_after(step);
+    phases_[block] = protocol.phase_after(step);
     return true;
   }
 
-  static void perform(const Step& step, Env& env, Protocol& protocol) {
+  /// Calls function(memory, first, n) for the contiguous parts of `bytes` bytes, from `at` on, of one side.
+  template <class Function>
+  static void for_parts(Env& env, const contract::Runs* runs, uint64_t address, uint64_t at, uint64_t bytes,
+                        Function&& function) {
+    if (runs == nullptr) return function(env.translate(address, bytes), uint64_t{0}, bytes);
+    for (uint64_t first = 0; first < bytes && !env.fault;) {
+      const uint64_t word = (at + first) / runs->word, in_word = (at + first) % runs->word;
+      const uint64_t n = std::min(runs->word - in_word, bytes - first);
+      const int64_t displacement = contract::displacement_of(*runs, static_cast<uint32_t>(word));
+      function(env.translate(address + static_cast<uint64_t>(displacement) + in_word, n), first, n);
+      first += n;
+    }
+  }
+
+  static void perform(const Step& step, Env& env, Protocol& protocol, const contract::Runs* layouts) {
+    const auto* const from = step.from_layout != 0 ? layouts + step.from_layout - 1 : nullptr;
+    const auto* const to = step.to_layout != 0 ? layouts + step.to_layout - 1 : nullptr;
+    std::vector<char> bytes(step.bytes);
+    const auto gather = [&] {
+      for_parts(env, from, step.from, step.at, step.bytes,
+                [&](const char* memory, uint64_t first, uint64_t n) {
+                  std::memcpy(bytes.data() + first, memory, n);
+                });
+    };
+    const auto scatter = [&] {
+      for_parts(env, to, step.to, step.at, step.bytes, [&](char* memory, uint64_t first, uint64_t n) {
+        std::memcpy(memory, bytes.data() + first, n);
+      });
+    };
     if (step.what == Step::move) {
-      const char* from = env.translate(step.from, step.bytes);
-      std::memmove(env.translate(step.to, step.bytes), from, step.bytes);
+      gather();
+      scatter();
       return;
     }
     auto* packets = reinterpret_cast<LLPacket*>(env.translate(step.packets, contract::kInlineBytes * 2));
-    if (step.what == Step::write_inline) protocol.write_header(step);
-    char* user = env.translate(step.what == Step::write_inline ? step.from : step.to, step.bytes);
+    if (step.what == Step::write_inline) {
+      protocol.write_header(step);
+      gather();
+    }
     for (uint64_t at = 0; at < step.bytes && !env.fault; at += 8) {
       const uint64_t n = std::min<uint64_t>(8, step.bytes - at);
       uint64_t data = 0;
       if (step.what == Step::write_inline) {
-        std::memcpy(&data, user + at, n);
+        std::memcpy(&data, bytes.data() + at, n);
         Env::put(&packets[at / 8], step.flag, data);
       } else {
         while (!Env::get(&packets[at / 8], step.flag, data))
           if (protocol.cancelled()) return;
-        std::memcpy(user + at, &data, n);
+        std::memcpy(bytes.data() + at, &data, n);
       }
     }
+    if (step.what == Step::read_inline) scatter();
   }
 
   ContextObject& context_;

@@ -321,6 +321,7 @@ const KernelEntry* find_kernel(const char* name) {
                                         {"weft_collective_stream_ll", create_stream_ll},
                                         {"weft_collective_stream_simple", create_stream_simple},
                                         {"weft_enqueue", create_enqueue},
+                                        {"weft_enqueue_layouts", create_enqueue},
                                         {"weft_enqueue_small", create_enqueue_small},
                                         {"jacobi_sweep_4", create_sweep},
                                         {"jacobi_sweep_1", create_sweep},

@@ -308,12 +308,13 @@ void misuse(const StreamComm& stream_comm) {
                "MPI_PROC_NULL");
   expect_class(MPIX_Send_enqueue(data.data(), -1, MPI_BYTE, right(), 1, comm), MPI_ERR_COUNT,
                "a negative count");
-  MPI_Datatype strided;
-  MPI_Type_vector(4, 1, 2, MPI_INT, &strided);
-  MPI_Type_commit(&strided);
-  expect_class(MPIX_Send_enqueue(data.data(), 1, strided, right(), 1, comm), MPI_ERR_UNSUPPORTED_OPERATION,
-               "a strided type");
-  MPI_Type_free(&strided);
+  const int lengths[] = {1, 2, 1}, displacements[] = {0, 2, 7};
+  MPI_Datatype irregular;
+  MPI_Type_indexed(3, lengths, displacements, MPI_INT, &irregular);
+  MPI_Type_commit(&irregular);
+  expect_class(MPIX_Send_enqueue(data.data(), 1, irregular, right(), 1, comm), MPI_ERR_UNSUPPORTED_OPERATION,
+               "an irregular type");
+  MPI_Type_free(&irregular);
   MPI_Comm plain;
   MPI_Comm_dup(MPI_COMM_SELF, &plain);
   MPI_Comm_set_errhandler(plain, MPI_ERRORS_RETURN);

@@ -251,6 +251,30 @@ void errors(const OrderComm& ordered) {
   }
 }
 
+/// The error of a call in a stream that has been taken off reaches the next call.
+void error_after_stream(const OrderComm& ordered) {
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_SELF, &comm);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  Buffer data(Kind::device, 400, device);
+  for (int form = 0; form < 3; ++form) {
+    MPIX_Comm_set_stream(comm, ordered.mpi_stream);
+    MPI_Request request = MPI_REQUEST_NULL, other = MPI_REQUEST_NULL;
+    MPI_Isend(data.data(), 100, MPI_INT, 0, 1, comm, &request);
+    int found = MPI_Recv(data.data(), 10, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);
+    MPIX_Comm_set_stream(comm, MPIX_STREAM_NULL);
+    if (found == MPI_SUCCESS) {
+      if (form == 0) found = MPI_Bcast(data.data(), 10, MPI_INT, 0, comm);
+      if (form == 1) found = MPI_Irecv(data.data(), 10, MPI_INT, 0, 2, comm, &other);
+      if (form == 2) found = MPI_Send_init(data.data(), 10, MPI_INT, 0, 2, comm, &other);
+    }
+    expect_class(found, MPI_ERR_TRUNCATE, "an error after the stream, form " + std::to_string(form));
+    expect_class(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "the send");
+    expect_class(MPI_Barrier(comm), MPI_SUCCESS, "the next call");
+  }
+  MPI_Comm_free(&comm);
+}
+
 /// One-sided operations, by fences and by locks.
 void windows(const OrderComm& ordered) {
   constexpr int kInts = 300;
@@ -368,6 +392,7 @@ int main(int argc, char** argv) {
     part("default_stream", [&] { default_stream(); });
     part("captures", [&] { refused_in_captures(ordered); });
     part("errors", [&] { errors(ordered); });
+    part("error_after_stream", [&] { error_after_stream(ordered); });
     part("windows", [&] { windows(ordered); });
     part("extensions", [&] { extensions(ordered); });
   }

@@ -5,15 +5,17 @@
 
 namespace weft::test::enqueued {
 
-/// A stream of this rank's GPU with its handle.
+/// A stream of this rank's GPU with its handle. `kernels`: the hint weft_stream_kernels.
 class OrderedStream {
  public:
-  OrderedStream() {
+  explicit OrderedStream(const char* kernels = "false") {
     driver().cuStreamCreate(&stream, 1);
     made_ = true;
-    create();
+    create(kernels);
   }
-  explicit OrderedStream(Stream existing) : stream(existing) { create(); }
+  explicit OrderedStream(Stream existing, const char* kernels = "false") : stream(existing) {
+    create(kernels);
+  }
   ~OrderedStream() {
     MPIX_Stream_free(&mpi_stream);
     if (made_) driver().cuStreamDestroy_v2(stream);
@@ -25,11 +27,12 @@ class OrderedStream {
   MPIX_Stream mpi_stream = MPIX_STREAM_NULL;
 
  private:
-  void create() {
+  void create(const char* kernels) {
     MPI_Info info;
     MPI_Info_create(&info);
     MPI_Info_set(info, "type", "cudaStream_t");
     MPI_Info_set(info, "weft_stream_order", "true");
+    MPI_Info_set(info, "weft_stream_kernels", kernels);
     MPIX_Info_set_hex(info, "value", &stream, sizeof stream);
     expect_class(MPIX_Stream_create(info, &mpi_stream), MPI_SUCCESS, "MPIX_Stream_create");
     MPI_Info_free(&info);
@@ -55,11 +58,21 @@ struct Plain {
   MPI_Comm comm = MPI_COMM_NULL, grid = MPI_COMM_NULL;
 };
 
-/// The same in the order of a stream.
+/// The same in the order of a stream. With the hint weft_stream_kernels, kernels execute the calls that they
+/// can.
 struct OrderComm : OrderedStream, Plain {
   OrderComm() {
     for (const MPI_Comm one : {comm, grid})
       expect_class(MPIX_Comm_set_stream(one, mpi_stream), MPI_SUCCESS, "MPIX_Comm_set_stream");
+  }
+  explicit OrderComm(const char* kernels) : OrderedStream(kernels) {
+    for (MPI_Comm* one : {&comm, &grid}) {
+      MPI_Comm made = MPI_COMM_NULL;
+      expect_class(MPIX_Stream_comm_create(*one, mpi_stream, &made), MPI_SUCCESS, "MPIX_Stream_comm_create");
+      MPI_Comm_free(one);
+      *one = made;
+      MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
+    }
   }
 };
 

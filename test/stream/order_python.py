@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# One rank of a test of weft_mpi.stream on the emulated driver: exchanges in the order of two streams, nested, and
-# of objects like those of CuPy, PyTorch and Numba, and the halo of examples/python/halo.py.
+# One rank of a test of weft_mpi.stream and stream_comm on the emulated driver: exchanges in the order of two streams,
+# nested, and of objects like those of CuPy, PyTorch and Numba, and the halo of examples/python/halo.py.
 # usage: mpiexec -n 2 order_python.py EXAMPLES
 import array
+import contextlib
 import ctypes
 import os
 import sys
@@ -61,8 +62,9 @@ def stream():
     return made.value
 
 
-def halo(comm, gpu_stream, steps=3, n=6):
-    """Copies in the stream before and after each exchange stand for kernels; the host waits once."""
+def halo(comm, gpu_stream, kernels, steps=3, n=6):
+    """Copies in the stream before and after each exchange stand for kernels; the host waits once. `kernels`: they
+    execute the calls."""
     sys.path.insert(0, sys.argv[1])
     from halo import Halo
 
@@ -79,7 +81,10 @@ def halo(comm, gpu_stream, steps=3, n=6):
     own = [100.0 * comm.rank + x if x in inner and y in inner and z in inner else -1.0
            for x in range(n + 2) for y in range(n + 2) for z in range(n + 2)]  # fmt: skip
     initial.set(own)
-    with weft_mpi.stream(one.grid, gpu_stream):
+    if kernels:
+        one.use(gpu_stream)
+        assert type(one.grid) is MPI.Cartcomm
+    with contextlib.nullcontext() if kernels else weft_mpi.stream(one.grid, gpu_stream):
         for result in results:
             copy(field, initial)
             one.exchange(field)
@@ -102,7 +107,7 @@ def main():
     comm = MPI.COMM_WORLD.Dup()
     context = ctypes.c_void_p()
     call("cuInit", 0)
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), comm.rank)
     call("cuCtxSetCurrent", context)
     first, second = stream(), stream()
     kinds = [first, types.SimpleNamespace(ptr=first), types.SimpleNamespace(cuda_stream=first),
@@ -132,7 +137,14 @@ def main():
         assert "str is not a CUDA stream" in str(error)
     else:
         raise AssertionError("a string is no stream")
-    halo(comm, first)
+    for kernels in (False, True):
+        halo(comm, first, kernels)
+    only = weft_mpi.stream_comm(comm, first, kernels="true")
+    only.Allreduce(incoming, total)
+    only.Barrier()
+    call("cuStreamSynchronize", ctypes.c_void_p(first))
+    assert total.read() == {81}
+    only.Free()
     comm.Free()
 
 

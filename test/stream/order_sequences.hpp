@@ -33,6 +33,9 @@ struct Memory {
   Buffer source, in, out, result;
 };
 
+/// Whether calls may use MPI_ANY_SOURCE.
+inline bool wildcards = true;
+
 inline size_t bytes_for(int n) {
   return sizeof(int) * 2 * static_cast<size_t>(n) * static_cast<size_t>(ranks);
 }
@@ -49,7 +52,7 @@ inline void enqueue(const OrderComm& ordered, const NamedCall& call, Memory& mem
   copy(ordered, memory.in, memory.source);
   copy(ordered, memory.out, memory.source);
   call.run({ordered.comm, ordered.grid, reinterpret_cast<int*>(memory.in.data()),
-            reinterpret_cast<int*>(memory.out.data()), n, rank, ranks, capturing});
+            reinterpret_cast<int*>(memory.out.data()), n, rank, ranks, capturing, wildcards});
   copy(ordered, memory.result, memory.out);
 }
 

@@ -15,6 +15,7 @@ struct Arguments {
   int *in, *out;
   int n, rank, ranks;
   bool capturing = false;
+  bool wildcards = true;  ///< MPI_ANY_SOURCE may be used
   [[nodiscard]] int right() const { return (rank + 1) % ranks; }
   [[nodiscard]] int left() const { return (rank + ranks - 1) % ranks; }
 };
@@ -71,7 +72,8 @@ inline const NamedCall kCalls[] = {
        MPI_Irsend(a.in, 0, MPI_INT, MPI_PROC_NULL, 5, a.comm, &request);
        MPI_Wait(&request, MPI_STATUS_IGNORE);
        MPI_Isend(a.in, a.n, MPI_INT, a.right(), 6, a.comm, &request);
-       MPI_Recv(a.out, 2 * a.n, MPI_INT, MPI_ANY_SOURCE, 6, a.comm, MPI_STATUS_IGNORE);
+       MPI_Recv(a.out, 2 * a.n, MPI_INT, a.wildcards ? MPI_ANY_SOURCE : a.left(), 6, a.comm,
+                MPI_STATUS_IGNORE);
        MPI_Wait(&request, MPI_STATUS_IGNORE);
      }},
     {"persistent",

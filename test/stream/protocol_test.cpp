@@ -63,7 +63,7 @@ void block(const Batch& batch, uint32_t i) {
     }
     perform(step, protocol);
     protocol.performed(step);
-    phase = Protocol<Env>::phase_after(step);
+    phase = protocol.phase_after(step);
   }
   protocol.leave();
 }

@@ -19,6 +19,7 @@ FILE_TOP = """\
 #include "api/handles.hpp"
 #include "api/impl.hpp"
 #include "api/inner_entry.hpp"
+#include "api/kernels.hpp"
 #include "api/now.hpp"
 #include "api/ordered.hpp"
 

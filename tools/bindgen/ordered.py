@@ -64,11 +64,33 @@ def _site(function, comm):
     return f"{{*{comm}, entry.call(), {{{', '.join(buffers)}}}, {{{', '.join(types)}}}, {answer}}}"
 
 
+def _indented(statements):
+    return ["  " + statement for statement in statements]
+
+
+def _by_kernels(api, function, plan):
+    """Statements for a communicator whose ordinary calls kernels execute."""
+    lists = api.overlay["stream_order"]
+    if function.mpi_name in lists["no_kernels"]:
+        return [
+            "if (ordered::by_kernels(*comm_object))",
+            "  return entry.fail(ordered::refused_by_kernels(entry.call()));",
+        ]
+    if function.mpi_name not in lists["kernels"]:
+        return []
+    passed = ", ".join(["entry.call()", *plan.passed])
+    return [
+        "if (ordered::by_kernels(*comm_object))",
+        f"  if (auto done = kernels::{function.name}({passed})) return entry.finish(std::move(*done));",
+    ]
+
+
 def lines(api, function, plan):
     """Statements before the call of the implementation."""
     chosen = mode(api, function)
     if chosen is None:
         return []
+    kernels = _by_kernels(api, function, plan)
     has_window = function.find("WINDOW") is not None and function.find("WINDOW").direction != "out"
     window = function.find("WINDOW")
     if has_window:
@@ -79,7 +101,9 @@ def lines(api, function, plan):
         first = function.find("COMMUNICATOR")
         comm = f"to_communicator(*{first.name})" if first.levels() else "comm_object"
     if chosen == "settle":
+        before = ["if (comm_object->order != nullptr) [[unlikely]] {", *_indented(kernels), "}"] if kernels else []
         return [
+            *before,
             f"if (core::Communicator* const in_order = &*{comm}; in_order->order != nullptr) [[unlikely]]",
             "  if (weft::Status settled = ordered::settle(*in_order, entry.call()); !settled.ok())",
             "    return entry.fail(std::move(settled).error());",
@@ -96,10 +120,16 @@ def lines(api, function, plan):
         call = f"impl::{function.name}({', '.join(plan.passed)})"
         return [
             f"if (ordered::in_order(*{comm})) [[unlikely]] {{",
+            *_indented(kernels),
             f"  weft::Status made = {settle};",
             f"  if (made.ok()) made = {call};",
             f"  if (made.ok()) made = ordered::wrap_persistent({_site(function, comm)}, request);",
             "  return entry.finish(std::move(made));",
             "}",
         ]
-    return [f"if (ordered::in_order(*{comm})) [[unlikely]]", f"  return entry.finish({action});"]
+    return [
+        f"if (ordered::in_order(*{comm})) [[unlikely]] {{",
+        *_indented(kernels),
+        f"  return entry.finish({action});",
+        "}",
+    ]

@@ -91,6 +91,7 @@ Result<EnqueueKernel> load_enqueue_kernel() {
                  "the kernels of enqueued operations are missing: " + load_failure_reason(code));
   code = find_function(kernel.module, "weft_enqueue", kernel.any);
   if (code == kSuccess) code = find_function(kernel.module, "weft_enqueue_small", kernel.few);
+  if (code == kSuccess) code = find_function(kernel.module, "weft_enqueue_layouts", kernel.layouts);
   if (code == kSuccess) return kernel;
   driver().module_unload(kernel.module);
   return failure(code, "cuModuleGetFunction", "the kernel of enqueued operations cannot be loaded");

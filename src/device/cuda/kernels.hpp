@@ -23,7 +23,7 @@ struct Kernels {
 
 struct EnqueueKernel {
   Module module = nullptr;
-  Function any = nullptr, few = nullptr;
+  Function any = nullptr, few = nullptr, layouts = nullptr;
 };
 /// Loads the kernel of enqueued operations into the current context. Call for the first adopted stream.
 [[nodiscard]] Result<EnqueueKernel> load_enqueue_kernel();

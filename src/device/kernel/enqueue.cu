@@ -85,22 +85,133 @@ __device__ void scatter(uint64_t to, uint64_t bytes, uint64_t data) {
     reinterpret_cast<unsigned char*>(to)[i] = static_cast<unsigned char>(data >> 8 * i);
 }
 
-__device__ void write_inline(const Env& env, const Step& step) {
+/// Calls function(address, first, n) for the parts, within words, of up to 8 bytes of the packed data at `at`.
+template <class Function>
+__device__ void for_parts(const Runs& runs, uint64_t address, uint64_t at, uint64_t bytes, Function&& function) {
+  const uint32_t n = bytes < 8 ? static_cast<uint32_t>(bytes) : 8, word = runs.word;
+  for (uint32_t first = 0; first < n;) {
+    const auto index = static_cast<uint32_t>((at + first) / word);
+    const auto in_word = static_cast<uint32_t>(at + first - uint64_t{index} * word);
+    const uint32_t length = min(word - in_word, n - first);
+    function(address + static_cast<uint64_t>(displacement_of(runs, index)) + in_word, first, length);
+    first += length;
+  }
+}
+__device__ uint64_t gather(const Runs& runs, uint64_t address, uint64_t at, uint64_t bytes) {
+  uint64_t data = 0;
+  for_parts(runs, address, at, bytes, [&](uint64_t from, uint32_t first, uint32_t length) {
+    data |= gather(from, length) << 8 * first;
+  });
+  return data;
+}
+__device__ void scatter(const Runs& runs, uint64_t address, uint64_t at, uint64_t bytes, uint64_t data) {
+  for_parts(runs, address, at, bytes, [&](uint64_t to, uint32_t first, uint32_t length) {
+    scatter(to, length, data >> 8 * first);
+  });
+}
+
+/// One side of a step: its address and layout, and the first word that the step moves.
+struct StepSide {
+  uint64_t address;
+  Runs runs;
+  uint32_t first;
+  __device__ void set(uint64_t of, uint32_t layout, const Runs* layouts, const Step& step, uint32_t word) {
+    address = of;
+    if (layout != 0) {
+      runs = layouts[layout - 1];
+      first = static_cast<uint32_t>(step.at / word);
+      return;
+    }
+    first = 0;
+    runs.dimensions = 0;
+    runs.word = static_cast<uint16_t>(word);
+    runs.run.divisor = ~0u;
+    runs.run.multiplier = 2;  // as Divisor(~0u)
+    runs.run.shift = 32;
+  }
+  [[nodiscard]] __device__ __forceinline__ uint64_t at(uint32_t i) const {
+    return address + static_cast<uint64_t>(displacement_of(runs, first + i));
+  }
+};
+struct StepSides {
+  StepSide to, from;
+  /// One thread, before the others move.
+  __device__ void set(const Step& step, const Runs* layouts) {
+    const uint32_t word = layouts[(step.to_layout != 0 ? step.to_layout : step.from_layout) - 1].word;
+    to.set(step.to, step.to_layout, layouts, step, word);
+    from.set(step.from, step.from_layout, layouts, step, word);
+  }
+};
+
+/// All threads: moves n words, all loads of a batch before its first store.
+template <class Word>
+__device__ __forceinline__ void move_words(const StepSide& to, const StepSide& from, uint32_t n) {
+  constexpr uint32_t kBatch = 4;
+  for (uint32_t begin = threadIdx.x; begin < n; begin += kBatch * blockDim.x) {
+    Word words[kBatch];
+#pragma unroll
+    for (uint32_t k = 0; k < kBatch; ++k)
+      if (begin + k * blockDim.x < n)
+        words[k] = __ldcv(reinterpret_cast<const Word*>(from.at(begin + k * blockDim.x)));
+#pragma unroll
+    for (uint32_t k = 0; k < kBatch; ++k)
+      if (begin + k * blockDim.x < n) *reinterpret_cast<Word*>(to.at(begin + k * blockDim.x)) = words[k];
+  }
+}
+
+/// A step that moves, with a layout on at least one side. With two, both have the same words. A message that
+/// is shorter than its receive may end within a word.
+__device__ void move_layouts(const Step& step, const StepSides& sides) {
+  const StepSide &to = sides.to, &from = sides.from;
+  const uint32_t word = to.runs.word;
+  const auto n = static_cast<uint32_t>(step.bytes / word), rest = static_cast<uint32_t>(step.bytes % word);
+  switch (word) {
+    case 16:
+      move_words<uint4>(to, from, n);
+      break;
+    case 8:
+      move_words<uint2>(to, from, n);
+      break;
+    case 4:
+      move_words<uint32_t>(to, from, n);
+      break;
+    case 2:
+      move_words<uint16_t>(to, from, n);
+      break;
+    default:
+      move_words<uint8_t>(to, from, n);
+  }
+  if (threadIdx.x < rest)
+    *reinterpret_cast<unsigned char*>(to.at(n) + threadIdx.x) =
+        __ldcv(reinterpret_cast<const unsigned char*>(from.at(n) + threadIdx.x));
+}
+
+template <bool kLayouts>
+__device__ void write_inline(const Env& env, const Step& step, const Runs* layouts) {
   auto* const packets = reinterpret_cast<LLPacket*>(step.packets);
-  for (uint64_t i = threadIdx.x; 8 * i < step.bytes; i += blockDim.x)
-    env.put(packets + i, step.flag, gather(step.from + 8 * i, step.bytes - 8 * i));
+  for (uint64_t i = threadIdx.x; 8 * i < step.bytes; i += blockDim.x) {
+    if (kLayouts && step.from_layout != 0)
+      env.put(packets + i, step.flag,
+              gather(layouts[step.from_layout - 1], step.from, 8 * i, step.bytes - 8 * i));
+    else
+      env.put(packets + i, step.flag, gather(step.from + 8 * i, step.bytes - 8 * i));
+  }
 }
 
 /// Polls between two looks at the cancel word, which is in host memory.
 constexpr uint32_t kPollsPerCancelCheck = 4096;
 
-__device__ void read_inline(const Env& env, const Step& step, Protocol<Env>& protocol) {
+template <bool kLayouts>
+__device__ void read_inline(const Env& env, const Step& step, const Runs* layouts, Protocol<Env>& protocol) {
   const auto* const packets = reinterpret_cast<const LLPacket*>(step.packets);
   for (uint64_t i = threadIdx.x; 8 * i < step.bytes; i += blockDim.x) {
     uint64_t data;
     for (uint32_t polls = 1; !env.get(packets + i, step.flag, data); ++polls)
       if (polls % kPollsPerCancelCheck == 0 && protocol.cancelled()) return;
-    scatter(step.to + 8 * i, step.bytes - 8 * i, data);
+    if (kLayouts && step.to_layout != 0)
+      scatter(layouts[step.to_layout - 1], step.to, 8 * i, step.bytes - 8 * i, data);
+    else
+      scatter(step.to + 8 * i, step.bytes - 8 * i, data);
   }
 }
 
@@ -120,8 +231,11 @@ __device__ Step await(Protocol<Env>& protocol, bool leads, uint32_t i, uint32_t&
   }
 }
 
-__device__ void run(const Head& head, const Op* ops) {
+/// `layouts`: null unless kLayouts.
+template <bool kLayouts>
+__device__ void run(const Head& head, const Op* ops, const Runs* layouts) {
   __shared__ Step step;
+  __shared__ StepSides sides;
   Env env;
   Protocol<Env> protocol(env, head, ops);
   const bool leads = blockIdx.x < head.count;
@@ -132,17 +246,24 @@ __device__ void run(const Head& head, const Op* ops) {
     if (threadIdx.x == 0) {
       step = await(protocol, leads, i, phase, held);
       if (step.what == Step::write_inline) protocol.write_header(step);
+      if (kLayouts && step.what == Step::move && (step.to_layout | step.from_layout) != 0)
+        sides.set(step, layouts);
     }
     __syncthreads();
     if (step.what == Step::finish) break;
-    if (step.what == Step::write_inline) write_inline(env, step);
-    if (step.what == Step::read_inline) read_inline(env, step, protocol);
+    if (step.what == Step::write_inline) write_inline<kLayouts>(env, step, layouts);
+    if (step.what == Step::read_inline) read_inline<kLayouts>(env, step, layouts, protocol);
     // Chunk buffers change while the kernel runs, so loads bypass the L1 cache.
-    if (step.what == Step::move) copy<true>(step.to, step.from, step.bytes, threadIdx.x, blockDim.x);
+    if (step.what == Step::move) {
+      if (kLayouts && (step.to_layout | step.from_layout) != 0)
+        move_layouts(step, sides);
+      else
+        copy<true>(step.to, step.from, step.bytes, threadIdx.x, blockDim.x);
+    }
     __syncthreads();
     if (threadIdx.x == 0) {
       protocol.performed(step);
-      phase = Protocol<Env>::phase_after(step);
+      phase = protocol.phase_after(step);
     }
   }
   if (threadIdx.x == 0) protocol.leave();
@@ -151,11 +272,15 @@ __device__ void run(const Head& head, const Op* ops) {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(512) weft_enqueue(const __grid_constant__ Batch batch) {
-  run(batch.head, batch.ops);
+  run<false>(batch.head, batch.ops, nullptr);
+}
+
+extern "C" __global__ void __launch_bounds__(512) weft_enqueue_layouts(const __grid_constant__ Batch batch) {
+  run<true>(batch.head, batch.ops, batch.layouts());
 }
 
 extern "C" __global__ void __launch_bounds__(512) weft_enqueue_small(const __grid_constant__ SmallBatch few) {
-  run(few.head, few.ops);
+  run<false>(few.head, few.ops, nullptr);
 }
 
 }  // namespace weft::device::kernel::enqueue

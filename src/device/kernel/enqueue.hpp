@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/kernel/pack.hpp"
+
 #ifdef __CUDACC__
 #define WEFT_BOTH __host__ __device__
 #else
@@ -56,9 +58,10 @@ struct Peer {
   uint32_t taken[kSlots];  ///< flag of the last message matched in the slot
 };
 
-/// State of an operation that a launch may leave unfinished for the next launch.
+/// State of an operation that a launch may leave unfinished for the next launch. written: a synchronous send
+/// whose eager message has not been received.
 struct State {
-  enum Phase : uint32_t { fresh, rts_sent, matched, moving, done };
+  enum Phase : uint32_t { fresh, rts_sent, matched, moving, written, done };
   uint32_t phase;
   uint32_t number;           ///< of the message
   uint32_t fifo, first;      ///< FIFO at the receiver, number of its first chunk
@@ -104,21 +107,50 @@ struct alignas(256) MailboxRegion {
 };
 static_assert(sizeof(PeerChannel) % 16 == 0 && sizeof(Peer) % 8 == 0);
 
-/// One send or receive of contiguous memory.
+/// The layout of data in memory: runs of words along up to three dimensions, innermost first, as in Layout.
+/// The address is that of the operation.
+struct Runs {
+  static constexpr int kDimensions = Layout::kDimensions;
+  int64_t stride[kDimensions];     ///< bytes between neighbors along a dimension
+  Divisor run;                     ///< words
+  Divisor count[kDimensions - 1];  ///< runs along the first dimension, groups of these along the second
+  uint16_t dimensions;
+  uint16_t word;  ///< bytes of a word: 1, 2, 4, 8 or 16; all addresses and lengths are multiples of it
+};
+static_assert(sizeof(Runs) == 64);
+
+/// Displacement in bytes of a word of the packed data.
+WEFT_PACK_INLINE int64_t displacement_of(const Runs& runs, uint32_t word) {
+  uint32_t run = runs.run.quotient(word);
+  int64_t at = int64_t{word - run * runs.run.divisor} * runs.word;
+  for (uint32_t i = 0; i < runs.dimensions; ++i) {
+    uint32_t here = run;
+    if (i + 1 < runs.dimensions) {
+      run = runs.count[i].quotient(here);
+      here -= run * runs.count[i].divisor;
+    }
+    at += runs.stride[i] * static_cast<int64_t>(here);
+  }
+  return at;
+}
+
+/// One send or receive, or a copy on this GPU: of a message of the rank to itself.
 struct Op {
-  enum Kind : uint8_t { send, receive };
-  /// has_successor: a later operation of the launch is ordered behind this one.
-  enum Flags : uint8_t { is_fresh = 1, is_required = 2, has_successor = 4 };
+  enum Kind : uint8_t { send, receive, copy };
+  /// has_successor: a later operation of the launch is ordered behind this one. is_synchronous: a send that
+  /// ends when its message has been received.
+  enum Flags : uint8_t { is_fresh = 1, is_required = 2, has_successor = 4, is_synchronous = 8 };
   uint64_t address;
   uint64_t bytes;   ///< of a receive: capacity
   uint64_t status;  ///< address of an MPI_Status; 0: none
-  uint64_t remote;  ///< the peer's region as mapped here
-  int32_t tag;      ///< receives: may be kAnyTag
+  uint64_t remote;  ///< the peer's region as mapped here; of a copy: address of the source
+  int32_t tag;      ///< receives: may be kAnyTag, which matches tags from 0 on
   uint16_t peer;    ///< rank
   uint16_t state;   ///< index in MailboxRegion::states
   uint16_t before;  ///< previous send to the same peer in the launch, or kNone
   uint8_t kind, flags;
-  uint32_t reserved;
+  /// Number of the layout of `address`, and of the source of a copy, in Batch::layouts(); 0: contiguous.
+  uint16_t layout, source_layout;
   static constexpr uint16_t kNone = 0xffff;
 };
 static_assert(sizeof(Op) == 48);
@@ -131,18 +163,28 @@ struct Head {
   uint16_t count, required;
   uint16_t helpers;
   uint16_t independent;  ///< no block depends on another: all are required, none has a successor, no helpers
-  uint32_t reserved;
+  uint16_t layouts;      ///< that follow the operations
+  uint16_t reserved;
 };
 static_assert(sizeof(Head) == 32);
 
-/// Parameter of `weft_enqueue(Batch)`: the unfinished operations of a communicator in the order of the calls.
+/// Parameter of `weft_enqueue(Batch)`, and of `weft_enqueue_layouts(Batch)` for operations with layouts: the unfinished operations of a communicator in the order of the calls.
 /// Block i leads operation i; the other blocks help to copy chunks. The launch ends when all required
 /// operations are complete; the others progress until then.
 struct Batch {
   Head head;
-  Op ops[kOps];
+  union {
+    Op ops[kOps];
+    uint64_t words[508];
+  };
+  /// The layouts follow the operations; layout n is at n - 1.
+  WEFT_BOTH static constexpr uint32_t most_layouts(uint32_t ops) {
+    return static_cast<uint32_t>((sizeof words - ops * sizeof(Op)) / sizeof(Runs));
+  }
+  WEFT_BOTH Runs* layouts() { return reinterpret_cast<Runs*>(ops + head.count); }
+  WEFT_BOTH const Runs* layouts() const { return reinterpret_cast<const Runs*>(ops + head.count); }
 };
-static_assert(sizeof(Batch) <= 4096);
+static_assert(sizeof(Batch) == 4096);
 /// Parameter of `weft_enqueue_small(SmallBatch)`: a launch copies its parameters, so small ones start faster.
 struct SmallBatch {
   Head head;

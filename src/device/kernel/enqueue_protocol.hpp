@@ -18,6 +18,10 @@ struct Step {
   uint32_t chunk = 0;    ///< move: index in the message
   uint64_t packets = 0;  ///< address of the slot's payload
   uint64_t to = 0, from = 0, bytes = 0;
+  /// Layouts of `to` and `from`; 0: contiguous. A side with a layout has the address of the whole data, and
+  /// the step moves the bytes from `at` on.
+  uint32_t to_layout = 0, from_layout = 0;
+  uint64_t at = 0;
 };
 
 /// A chunk that a block has taken and copies as soon as the chunk is ready.
@@ -30,6 +34,7 @@ struct DrawnChunk {
 struct Reports {
   Fault fault;
   uint32_t beats[kStates];  ///< changes while a kernel waits in the required operation with that state
+  uint32_t statuses[kStates][8];  ///< an MPI_Status of each state, for requests that the host completes
 };
 
 [[nodiscard]] WEFT_BOTH constexpr uint32_t next_number(uint32_t n) { return n + 1 == kNumbers ? 0 : n + 1; }
@@ -64,6 +69,7 @@ class Protocol {
     if (phase == State::moving) phase = env_.load(&state.phase);  // helpers may have ended it
     if (phase == State::done) return only(Step::finish);
     if (phase == State::moving) return take_chunk(i, drawn);
+    if (op.kind == Op::copy) return start_copy(i, op, state, phase, drawn);
     return op.kind == Op::send ? next_send(i, op, state, phase, drawn) : next_receive(i, op, state, phase);
   }
 
@@ -83,7 +89,7 @@ class Protocol {
     const Op& op = ops_[step.op];
     State& state = region_.states[op.state];
     if (step.what == Step::write_inline) {
-      state.phase = State::done;
+      state.phase = phase_after(step);
       return;
     }
     if (step.what == Step::read_inline) {  // the stores depend on the loads, so no release is needed
@@ -96,7 +102,7 @@ class Protocol {
     const uint32_t number = state.first + step.chunk;
     if (op.kind == Op::send)
       env_.publish(&remote(op).arrived[state.fifo][number % kChunks], number + 1);
-    else
+    else if (op.kind == Op::receive)
       env_.publish(&remote_channel(op).drained[state.fifo][number % kChunks], number + 1);
     if (env_.add(&state.completed, 1) + 1 != state.chunks) return;
     if (op.kind == Op::receive) {
@@ -107,8 +113,11 @@ class Protocol {
     env_.store(&state.phase, static_cast<uint32_t>(State::done));
   }
   /// The phase that a leading block assumes after a step.
-  [[nodiscard]] WEFT_BOTH static uint32_t phase_after(const Step& step) {
-    return step.what == Step::move ? State::moving : State::done;
+  [[nodiscard]] WEFT_BOTH uint32_t phase_after(const Step& step) const {
+    if (step.what == Step::move) return State::moving;
+    const bool awaited =
+        step.what == Step::write_inline && (ops_[step.op].flags & Op::is_synchronous) != 0;
+    return awaited ? State::written : State::done;
   }
 
   /// Writes the header of an eager message; called by one thread.
@@ -206,6 +215,14 @@ class Protocol {
     env_.fence();
   }
 
+  WEFT_BOTH Step start_copy(uint32_t i, const Op& op, State& state, uint32_t& phase, DrawnChunk& drawn) {
+    state.bytes = op.bytes;
+    state.tag = op.tag;
+    state.first = 0;
+    start_moving(i, state, phase);
+    return take_chunk(i, drawn);
+  }
+
   WEFT_BOTH Step next_send(uint32_t i, const Op& op, State& state, uint32_t& phase, DrawnChunk& drawn) {
     if (phase == State::rts_sent) {
       uint64_t send_cts;
@@ -215,8 +232,14 @@ class Protocol {
       start_moving(i, state, phase);
       return take_chunk(i, drawn);
     }
-    if (op.before != Op::kNone && env_.load(&region_.board.settled[op.before]) == 0) return {};
     Peer& to = peer(op);
+    if (phase == State::written) {  // a later message in the slot shows that this one has been received
+      const uint32_t slot = state.number % kSlots, flag = state.number + 1;
+      if (env_.load(&channel(op).consumed[slot]) != flag && env_.load(&to.sent[slot]) == flag) return {};
+      state.phase = phase = State::done;
+      return only(Step::finish);
+    }
+    if (op.before != Op::kNone && env_.load(&region_.board.settled[op.before]) == 0) return {};
     const uint32_t number = to.next_send, slot = number % kSlots, flag = number + 1;
     const uint32_t consumed = env_.load(&channel(op).consumed[slot]), sent = to.sent[slot];
     if (consumed != sent) return {};
@@ -238,6 +261,7 @@ class Protocol {
     step.packets =
         remote_channel_address(op) + offsetof(PeerChannel, payload) + slot * sizeof(PeerChannel::payload[0]);
     step.from = op.address;
+    step.from_layout = op.layout;
     step.bytes = op.bytes;
     return step;
   }
@@ -256,6 +280,7 @@ class Protocol {
     step.packets = head_.region + MailboxRegion::channel(head_.ranks, op.peer) +
                    offsetof(PeerChannel, payload) + state.number % kSlots * sizeof(PeerChannel::payload[0]);
     step.to = op.address;
+    step.to_layout = op.layout;
     step.bytes = state.bytes < op.bytes ? state.bytes : op.bytes;
     return step;
   }
@@ -294,7 +319,9 @@ class Protocol {
     if (oldest != begin) claim(&from.next_receive, begin, oldest);
     return false;
   }
-  WEFT_BOTH static bool fits(const Op& op, int32_t tag) { return op.tag == kAnyTag || op.tag == tag; }
+  WEFT_BOTH static bool fits(const Op& op, int32_t tag) {
+    return op.tag == kAnyTag ? tag >= 0 : op.tag == tag;
+  }
   WEFT_BOTH bool belongs_to_earlier(uint32_t i, const Op& op, int32_t tag) {
     for (uint32_t j = 0; j < i; ++j) {
       const Op& earlier = ops_[j];
@@ -323,6 +350,7 @@ class Protocol {
 
   /// Returns whether a chunk can be copied: it has arrived, or its slot at the receiver is free.
   WEFT_BOTH bool ready(const Op& op, const State& state, uint32_t chunk) {
+    if (op.kind == Op::copy) return true;
     const uint32_t number = state.first + chunk, at = number % kChunks;
     if (op.kind == Op::receive) return env_.load(&region_.arrived[state.fifo][at]) == number + 1;
     return chunk < kChunks || env_.load(&channel(op).drained[state.fifo][at]) == number + 1 - kChunks;
@@ -358,14 +386,21 @@ class Protocol {
     step.chunk = chunk;
     const uint64_t offset = uint64_t{chunk} * kChunk, rest = state.bytes - offset;
     step.bytes = rest < kChunk ? rest : kChunk;
+    step.at = offset;
     if (op.kind == Op::send) {
       step.to = op.remote + MailboxRegion::chunk(head_.ranks, state.fifo, number);
-      step.from = op.address + offset;
     } else {
       const uint64_t capacity = offset < op.bytes ? op.bytes - offset : 0;
       if (step.bytes > capacity) step.bytes = capacity;
-      step.to = op.address + offset;
+      step.to = op.address + (op.layout == 0 ? offset : 0);
+      step.to_layout = op.layout;
+    }
+    if (op.kind == Op::receive) {
       step.from = head_.region + MailboxRegion::chunk(head_.ranks, state.fifo, number);
+    } else {
+      const bool sends = op.kind == Op::send;
+      step.from_layout = sends ? op.layout : op.source_layout;
+      step.from = (sends ? op.address : op.remote) + (step.from_layout == 0 ? offset : 0);
     }
     return step;
   }

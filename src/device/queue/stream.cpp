@@ -71,11 +71,26 @@ Status enqueue(const UserStream& stream, const kernel::enqueue::Batch& batch) {
   const cuda::RelaxedCapture relaxed;  // drivers before 12.4 load a kernel at its first launch
   void* parameters[] = {const_cast<kernel::enqueue::Batch*>(&batch)};
   const cuda::EnqueueKernel& loaded = (*queue)->enqueue;
-  const cuda::Function function =
-      batch.head.count <= kernel::enqueue::kSmallBatchOps ? loaded.few : loaded.any;
+  const cuda::Function function = batch.head.layouts != 0                                ? loaded.layouts
+                                  : batch.head.count <= kernel::enqueue::kSmallBatchOps ? loaded.few
+                                                                                         : loaded.any;
   WEFT_CUDA_TRY(launch_kernel, "an enqueued operation cannot be launched", function, blocks_of(batch), 1, 1,
                 threads_of(batch), 1, 1, 0, stream.handle, parameters, nullptr);
   return {};
+}
+
+Status join(const UserStream& later, void* earlier) {
+  const cuda::CurrentContext current(later.context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  const cuda::RelaxedCapture relaxed;
+  cuda::Event event = nullptr;
+  WEFT_CUDA_TRY(event_create, "an event that joins two streams cannot be created", &event,
+                cuda::kEventDisableTiming);
+  cuda::Code code = driver().event_record(event, earlier);
+  if (code == cuda::kSuccess) code = driver().stream_wait_event(later.handle, event, 0);
+  driver().event_destroy(event);  // its memory lives until both streams have passed it
+  if (code == cuda::kSuccess) return {};
+  return cuda::failure(code, "cuStreamWaitEvent", "a stream cannot be ordered behind another");
 }
 
 Status adopt_for_collectives(const UserStream& stream) {

@@ -21,6 +21,8 @@ log::SlowPath kept_captures("stream.kept_captures",
 
 }  // namespace
 
+void count_host_wait(const char* reason) { host_waits.hit(reason); }
+
 Engine::~Engine() {
   executor.end();
   executor.abandon();

@@ -19,7 +19,14 @@
 #include "stream/order/request.hpp"
 #include "stream/order/words.hpp"
 
+namespace weft::stream {
+class Queue;
+}
+
 namespace weft::stream::order {
+
+/// Counts a wait of the host for the stream, as a slow path with its reason.
+void count_host_wait(const char* reason);
 
 /// A stream of the program, with the calls that it starts.
 struct OrderedStream {
@@ -101,6 +108,9 @@ class Order final : public core::OrderState, public Outcomes, public std::enable
   [[nodiscard]] Result<device::Capture> capture() const { return device::capture_of(stream_->gpu); }
   core::Ref<core::Counted> handle;  ///< the object that the program has passed as stream; null: none
   bool pinned_in_order = false;     ///< pinned host memory is accessed in stream order, too
+  /// Executes the calls for which there are kernels, since all ranks of the communicator have promised; null:
+  /// the host executes all calls.
+  stream::Queue* kernels = nullptr;
 
   /// Enqueues a call. `done`: finished after the call; null: none. Precondition: there is a stream.
   [[nodiscard]] Status enqueue(core::Communicator& comm, const char* name, std::unique_ptr<Call> call,
@@ -111,6 +121,8 @@ class Order final : public core::OrderState, public Outcomes, public std::enable
                                     const device::Capture& capture, const char* reason);
   /// Waits until the calls that have been enqueued have run; the stream may have other work.
   void wait_for_calls(core::Instance& instance);
+  /// Whether a call has failed since the last take_error().
+  [[nodiscard]] bool failed() const { return !first_error_.ok(); }
   /// Returns the first error of calls since the last time; success: none.
   [[nodiscard]] Status take_error();
   Engine& engine() const { return engine_; }
