@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // weft_device.cuh: one-sided communication from CUDA kernels. Header-only CUDA C++ with weft_device_base.cuh
-// (C++17; nvcc 12 or newer, clang); compute capability 6.0 or newer. docs/one-sided.md has an example.
+// and weft_device_queue.cuh (C++17; nvcc 12 or newer, clang); compute capability 6.0 or newer.
+// docs/one-sided.md has an example.
 //
 // The host calls MPIX_Win_create_notify and MPIX_Win_device_handle and passes the handle to its kernels,
 // which construct a weft::device::Window from it. The functions take a scope, weft::device::Thread, Warp or
@@ -9,12 +10,17 @@
 // Addresses of local buffers are memory that this GPU can access. Functions return Error::none or what went
 // wrong; the first error is kept for MPIX_Win_device_status, and waits that follow it end at once.
 //
+// Targets of the host are reached by loads and stores, targets of other hosts by requests to the CPU, which
+// the progress thread executes.
+//
 // Order: a put that ends before put_notify or notify on the same rank is visible to whoever has waited for
-// the notification. Without it, data is visible when the kernel has ended.
+// the notification. Without it, data is visible at the end of a flush, or when the kernel has ended and, for
+// other hosts, the host has called MPI_Win_flush or a fence.
 #ifndef WEFT_DEVICE_CUH
 #define WEFT_DEVICE_CUH
 
 #include "weft_device_base.cuh"
+#include "weft_device_queue.cuh"
 
 namespace weft {
 namespace device {
@@ -22,21 +28,24 @@ namespace device {
 /// The window memory of one rank, with its addresses in registers: make it once, outside of loops.
 class Target {
  public:
-  WEFT_DEVICE_FUNCTION Target(const abi::WindowPeer* peers, int size, int rank, abi::WindowStatus* status)
-      : rank_(rank), valid_(static_cast<unsigned>(rank) < static_cast<unsigned>(size)), status_(status) {
+  WEFT_DEVICE_FUNCTION Target(const abi::WindowTable* table, int rank)
+      : table_(table), rank_(rank), valid_(static_cast<unsigned>(rank) < static_cast<unsigned>(table->size)) {
     if (!valid_) return;
-    const abi::WindowPeer peer = peers[rank];
+    const abi::WindowPeer peer = reinterpret_cast<const abi::WindowPeer*>(table + 1)[rank];
     base_ = peer.base;
     bytes_ = peer.bytes;
     disp_unit_ = peer.disp_unit;
     last_disp_ = peer.last_disp;
     notifications_ = peer.notifications;
-    first_counter_ = peer.counters + static_cast<uint64_t>(size) * sizeof(uint64_t);
+    remote_ = peer.remote != 0;
+    first_counter_ = peer.counters + static_cast<uint64_t>(table->size) * sizeof(uint64_t);
   }
 
-  /// Address of a displacement, for loads and stores; null: no such rank.
+  /// Whether the rank is on another host.
+  WEFT_DEVICE_FUNCTION bool remote() const { return remote_; }
+  /// Address of a displacement, for loads and stores; null: no such rank, or on another host.
   WEFT_DEVICE_FUNCTION void* pointer(uint64_t disp = 0) const {
-    return valid_ ? reinterpret_cast<void*>(base_ + disp * disp_unit_) : nullptr;
+    return valid_ && !remote_ ? reinterpret_cast<void*>(base_ + disp * disp_unit_) : nullptr;
   }
   /// Size of the memory; 0: no such rank.
   WEFT_DEVICE_FUNCTION size_t bytes() const { return bytes_; }
@@ -44,6 +53,7 @@ class Target {
   template <class Scope>
   WEFT_DEVICE_FUNCTION Error put(Scope scope, uint64_t disp, const void* from, size_t bytes) const {
     if (!contains(disp, bytes)) return fail(scope, 0);
+    if (remote_) return detail::put_remote(scope, table_, rank_, disp * disp_unit_, from, bytes, 0);
     detail::copy(scope, base_ + disp * disp_unit_, reinterpret_cast<uint64_t>(from), bytes);
     scope.sync();
     return Error::none;
@@ -52,6 +62,7 @@ class Target {
   template <class Scope>
   WEFT_DEVICE_FUNCTION Error get(Scope scope, uint64_t disp, void* to, size_t bytes) const {
     if (!contains(disp, bytes)) return fail(scope, 0);
+    if (remote_) return detail::get_remote(scope, table_, rank_, disp * disp_unit_, to, bytes);
     detail::copy(scope, reinterpret_cast<uint64_t>(to), base_ + disp * disp_unit_, bytes);
     scope.sync();
     return Error::none;
@@ -61,6 +72,8 @@ class Target {
   WEFT_DEVICE_FUNCTION Error put_notify(Scope scope, uint64_t disp, const void* from, size_t bytes,
                                         uint32_t notification) const {
     if (notification >= notifications_) return fail(scope, notification);
+    if (remote_ && contains(disp, bytes))
+      return detail::put_remote(scope, table_, rank_, disp * disp_unit_, from, bytes, signal(notification));
     const Error error = put(scope, disp, from, bytes);
     return error == Error::none ? notify(scope, notification) : error;
   }
@@ -68,20 +81,31 @@ class Target {
   template <class Scope>
   WEFT_DEVICE_FUNCTION Error notify(Scope scope, uint32_t notification) const {
     if (notification >= notifications_) return fail(scope, notification);
+    if (remote_) return detail::put_remote(scope, table_, rank_, 0, nullptr, 0, signal(notification));
     scope.sync();
     if (scope.index() == 0)
       detail::add_release(first_counter_ + uint64_t{notification} * sizeof(uint64_t), 1);
     return Error::none;
   }
+  /// Waits until all that the scope has put to the target is there.
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error flush(Scope scope) const {
+    if (!valid_) return fail(scope, 0);
+    if (remote_) return detail::flush_remote(scope, table_, rank_);
+    detail::fence(scope);
+    return Error::none;
+  }
 
   /// Atomic operations of one thread, at system scope, on an element of the target: types of 4 and 8 bytes.
   /// Atomic with those of other kernels and with MPI's accumulate operations on that type. Precondition: the
-  /// element is in the window.
+  /// element is in the window, or the target on another host. There a kernel executes the operation, which
+  /// needs a free place for one block on the target's GPU; after an error the result is 0.
   template <class T>
   WEFT_DEVICE_FUNCTION T atomic_add(uint64_t disp, T value) const;
   template <class T>
   WEFT_DEVICE_FUNCTION T atomic_exchange(uint64_t disp, T value) const {
     using Word = typename detail::WordOf<sizeof(T)>::type;
+    if (remote_) return remote_atomic<T>(disp, abi::QueueRecord::exchange, unsigned_type<T>(), value, T{});
     auto* const at = static_cast<Word*>(pointer(disp));
 #ifdef __CUDACC__
     return detail::bits<T>(atomicExch_system(at, detail::bits<Word>(value)));
@@ -93,6 +117,8 @@ class Target {
   template <class T>
   WEFT_DEVICE_FUNCTION T atomic_cas(uint64_t disp, T compare, T value) const {
     using Word = typename detail::WordOf<sizeof(T)>::type;
+    if (remote_)
+      return remote_atomic<T>(disp, abi::QueueRecord::compare_swap, unsigned_type<T>(), value, compare);
     auto* const at = static_cast<Word*>(pointer(disp));
     Word expected = detail::bits<Word>(compare);
     const Word next = detail::bits<Word>(value);
@@ -110,12 +136,35 @@ class Target {
   }
   template <class Scope>
   WEFT_DEVICE_FUNCTION Error fail(Scope scope, uint32_t notification) const {
-    return detail::report(scope, status_, Error::range, rank_, notification);
+    return detail::report(scope, detail::status_of(table_), Error::range, rank_, notification);
+  }
+  /// QueueRecord::signal of a notification.
+  WEFT_DEVICE_FUNCTION uint32_t signal(uint32_t notification) const {
+    return static_cast<uint32_t>(table_->size) + notification + 1;
+  }
+  template <class T>
+  WEFT_DEVICE_FUNCTION static constexpr abi::QueueRecord::Type unsigned_type() {
+    return sizeof(T) == 4 ? abi::QueueRecord::uint32 : abi::QueueRecord::uint64;
+  }
+  template <class T>
+  WEFT_DEVICE_FUNCTION static uint64_t word_of(T value) {
+    return detail::bits<typename detail::WordOf<sizeof(T)>::type>(value);
+  }
+  template <class T>
+  WEFT_DEVICE_FUNCTION T remote_atomic(uint64_t disp, abi::QueueRecord::Kind kind, abi::QueueRecord::Type type,
+                                       T operand, T compare) const {
+    using Word = typename detail::WordOf<sizeof(T)>::type;
+    if (!contains(disp, sizeof(T))) {
+      (void)fail(Thread(), 0);
+      return T{};
+    }
+    return detail::bits<T>(static_cast<Word>(detail::atomic_remote(table_, rank_, disp * disp_unit_, kind, type,
+                                                                   word_of(operand), word_of(compare))));
   }
 
+  const abi::WindowTable* table_;
   int rank_;
-  bool valid_;
-  abi::WindowStatus* status_;
+  bool valid_, remote_ = false;
   uint64_t base_ = 0, bytes_ = 0, disp_unit_ = 1, last_disp_ = 0, first_counter_ = 0;
   uint32_t notifications_ = 0;
 };
@@ -124,16 +173,15 @@ class Target {
 class Window {
  public:
   WEFT_DEVICE_FUNCTION explicit Window(const void* handle)
-      : peers_(reinterpret_cast<const abi::WindowPeer*>(static_cast<const abi::WindowTable*>(handle) + 1)),
-        status_(reinterpret_cast<abi::WindowStatus*>(static_cast<const abi::WindowTable*>(handle)->status)),
-        timeout_ns_(static_cast<const abi::WindowTable*>(handle)->timeout_ns),
-        rank_(static_cast<const abi::WindowTable*>(handle)->rank),
-        size_(static_cast<const abi::WindowTable*>(handle)->size),
-        own_counters_(peers_[rank_].counters),
-        own_notifications_(peers_[rank_].notifications) {}
+      : table_(static_cast<const abi::WindowTable*>(handle)),
+        rank_(table_->rank),
+        size_(table_->size),
+        arrivals_(table_->arrivals),
+        own_counters_(peer(rank_).counters),
+        own_notifications_(peer(rank_).notifications) {}
   WEFT_DEVICE_FUNCTION int rank() const { return rank_; }
   WEFT_DEVICE_FUNCTION int size() const { return size_; }
-  WEFT_DEVICE_FUNCTION Target target(int rank) const { return {peers_, size_, rank, status_}; }
+  WEFT_DEVICE_FUNCTION Target target(int rank) const { return {table_, rank}; }
 
   // Functions of Target, with the rank.
   WEFT_DEVICE_FUNCTION void* peer_pointer(int rank, uint64_t disp = 0) const {
@@ -161,12 +209,19 @@ class Window {
   WEFT_DEVICE_FUNCTION Error wait_notify(Scope scope, uint32_t notification, uint64_t value = 1) const {
     if (notification >= own_notifications_) return fail(scope, Error::range, -1, notification);
     Error error = Error::none;
-    if (scope.index() == 0) error = wait(own_counter(notification), value, -1, notification);
+    if (scope.index() == 0) error = wait(counter_of(notification), value, -1, notification);
     return shared(scope, error);
   }
   /// Value of a notification counter of this rank.
   WEFT_DEVICE_FUNCTION uint64_t notifications(uint32_t notification) const {
-    return detail::load_acquire(own_counter(notification));
+    return value_of(counter_of(notification));
+  }
+  /// Waits until all that the scope has put to any rank is there.
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error flush(Scope scope) const {
+    if (table_->queue != 0) return detail::flush_remote(scope, table_, -1);
+    detail::fence(scope);
+    return Error::none;
   }
   /// Waits until all ranks of the window have called it; what they put before is visible then. One scope of
   /// each rank calls it at a time.
@@ -177,41 +232,47 @@ class Window {
       if (i != rank()) signal_barrier(i);
     Error error = Error::none;
     for (int i = static_cast<int>(scope.index()); i < size(); i += static_cast<int>(scope.count()))
-      if (i != rank() && error == Error::none) error = wait(own_barrier_word(i), 1, i, 0);
+      if (i != rank() && error == Error::none) error = wait(static_cast<uint32_t>(i), 1, i, 0);
     return shared(scope, error);
   }
 
-  // For the library's own kernels, which must not wait inside a step.
+  // For the library's own kernels, which must not wait inside a step. They have windows of one host.
   WEFT_DEVICE_FUNCTION void signal_barrier(int to) const {
-    detail::add_release(peers_[to].counters + static_cast<uint64_t>(rank_) * sizeof(uint64_t), 1);
+    if (peer(to).remote != 0)
+      (void)detail::put_remote(Thread(), table_, to, 0, nullptr, 0, static_cast<uint32_t>(rank_) + 1);
+    else
+      detail::add_release(peer(to).counters + static_cast<uint64_t>(rank_) * sizeof(uint64_t), 1);
   }
-  WEFT_DEVICE_FUNCTION uint64_t own_barrier_word(int from) const {
-    return own_counters_ + static_cast<uint64_t>(from) * sizeof(uint64_t);
+  /// Index of the counter of a notification; that of a barrier's word is the rank that adds to it.
+  WEFT_DEVICE_FUNCTION uint32_t counter_of(uint32_t notification) const {
+    return static_cast<uint32_t>(size_) + notification;
   }
-  WEFT_DEVICE_FUNCTION uint64_t own_counter(uint32_t notification) const {
-    return own_counters_ + (static_cast<uint64_t>(size_) + notification) * sizeof(uint64_t);
-  }
-  /// Takes `value` from a counter of this rank if it is that large.
-  WEFT_DEVICE_FUNCTION static bool try_take(uint64_t word, uint64_t value) {
-    if (detail::load_acquire(word) < value) return false;
-    detail::add_relaxed(word, ~value + 1);
+  /// Takes `value` from a counter of this rank if it is that large. Kernels subtract from the word in GPU
+  /// memory only, so that it may be less than zero, and the sum of both words counts.
+  WEFT_DEVICE_FUNCTION bool try_take(uint32_t counter, uint64_t value) const {
+    if (static_cast<int64_t>(value_of(counter)) < static_cast<int64_t>(value)) return false;
+    detail::add_relaxed(own_counters_ + counter * sizeof(uint64_t), ~value + 1);
     return true;
   }
-  WEFT_DEVICE_FUNCTION abi::WindowStatus& status() const { return *status_; }
+  WEFT_DEVICE_FUNCTION abi::WindowStatus& status() const { return *detail::status_of(table_); }
 
  private:
   /// One thread waits.
-  WEFT_DEVICE_FUNCTION Error wait(uint64_t word, uint64_t value, int rank, uint32_t notification) const {
-    const uint64_t begin = timeout_ns_ == 0 ? 0 : detail::now_ns();
-    for (uint32_t polls = 1; !try_take(word, value); ++polls) {
+  WEFT_DEVICE_FUNCTION Error wait(uint32_t counter, uint64_t value, int rank, uint32_t notification) const {
+    const uint64_t begin = detail::now_ns();
+    for (uint32_t polls = 1; !try_take(counter, value); ++polls) {
       if (polls % detail::kPollsBetweenChecks != 0) continue;
-      if (detail::load_volatile(&status().cancelled) != 0)
-        return fail(Thread(), Error::failed, rank, notification);
-      if (detail::load_volatile(&status().error) != 0) return Error::failed;
-      if (timeout_ns_ != 0 && detail::now_ns() - begin > timeout_ns_)
-        return fail(Thread(), Error::timeout, rank, notification);
+      const Error error = detail::end_of_wait(table_, begin, rank, notification);
+      if (error != Error::none) return error;
     }
     return Error::none;
+  }
+  WEFT_DEVICE_FUNCTION const abi::WindowPeer& peer(int rank) const {
+    return reinterpret_cast<const abi::WindowPeer*>(table_ + 1)[rank];
+  }
+  WEFT_DEVICE_FUNCTION uint64_t value_of(uint32_t counter) const {
+    const uint64_t value = detail::load_acquire(own_counters_ + counter * sizeof(uint64_t));
+    return arrivals_ == 0 ? value : value + detail::load_acquire(arrivals_ + counter * sizeof(uint64_t));
   }
   /// The error of any thread of the scope, for all of them.
   WEFT_DEVICE_FUNCTION static Error shared(Thread, Error error) { return error; }
@@ -234,14 +295,12 @@ class Window {
 #endif
   template <class Scope>
   WEFT_DEVICE_FUNCTION Error fail(Scope scope, Error error, int rank, uint32_t notification) const {
-    return detail::report(scope, status_, error, rank, notification);
+    return detail::report(scope, detail::status_of(table_), error, rank, notification);
   }
 
-  const abi::WindowPeer* peers_;
-  abi::WindowStatus* status_;
-  uint64_t timeout_ns_;
+  const abi::WindowTable* table_;
   int rank_, size_;
-  uint64_t own_counters_;
+  uint64_t arrivals_, own_counters_;
   uint32_t own_notifications_;
 };
 
@@ -308,6 +367,11 @@ class PartitionedRequest {
 
 template <class T>
 WEFT_DEVICE_FUNCTION T Target::atomic_add(uint64_t disp, T value) const {
+  if (remote_) {
+    constexpr bool kInteger = static_cast<T>(0.5) == 0;
+    constexpr auto kFloat = sizeof(T) == 4 ? abi::QueueRecord::float32 : abi::QueueRecord::float64;
+    return remote_atomic<T>(disp, abi::QueueRecord::add, kInteger ? unsigned_type<T>() : kFloat, value, T{});
+  }
 #ifdef __CUDACC__
   if constexpr (sizeof(T) == 8 && static_cast<T>(0.5) == 0) {
     using Word = unsigned long long;

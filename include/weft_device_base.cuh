@@ -9,9 +9,12 @@
 
 #ifdef __CUDACC__
 #define WEFT_DEVICE_FUNCTION __device__ __forceinline__
+#define WEFT_DEVICE_SLOW_PATH __device__ __noinline__  ///< takes no registers from the paths inside a host
 #else
 #include <chrono>
+#include <thread>
 #define WEFT_DEVICE_FUNCTION inline
+#define WEFT_DEVICE_SLOW_PATH inline
 #endif
 
 namespace weft {
@@ -21,13 +24,14 @@ enum class Error : uint32_t {
   none = 0,
   range = 1,    ///< outside of the target's window, or no such rank or counter: MPI_ERR_RMA_RANGE
   timeout = 2,  ///< a wait took longer than the time-out: MPI_ERR_PENDING
-  failed = 3    ///< a process of the window has ended: MPI_ERR_PROC_ABORTED
+  failed = 3,   ///< a process of the window has ended: MPIX_ERR_PROC_FAILED, MPI_ERR_PROC_ABORTED
+  network = 4   ///< an operation on another host has failed: MPI_ERR_OTHER
 };
 
 /// Binary interface between library and kernels.
 namespace abi {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 /// In pinned host memory.
 struct WindowStatus {
@@ -44,7 +48,7 @@ struct WindowPeer {
   uint64_t last_disp;  ///< the largest displacement that is in the window or at its end
   uint64_t counters;   ///< 64-bit words: one for each rank, for barriers; then the notifications
   uint32_t notifications;
-  uint32_t unused;
+  uint32_t remote;  ///< 1: on another host; then `base` and `counters` are 0
 };
 
 /// In GPU memory, followed by `size` WindowPeer.
@@ -53,7 +57,44 @@ struct WindowTable {
   int32_t rank, size;
   uint32_t unused;
   uint64_t timeout_ns;
-  uint64_t status;  ///< WindowStatus
+  uint64_t status;    ///< WindowStatus
+  uint64_t arrivals;  ///< words that CPUs add to, one for each own counter; 0: the window has one host
+  uint64_t queue;     ///< Queue; 0: the window has one host
+};
+
+/// A request of a kernel to the CPU of its process, for a target on another host. In pinned host memory.
+struct QueueRecord {
+  enum Kind : uint16_t { put, get, add, exchange, compare_swap, flush };
+  enum Type : uint16_t { uint32, uint64, float32, float64 };
+  uint64_t address;  ///< of the local buffer; 0: a put of the record's payload, or a get into the reply
+  uint64_t bytes;
+  uint64_t offset;  ///< in the target's window memory, in bytes
+  uint64_t operand, compare;
+  uint16_t kind, type;
+  int32_t rank;     ///< of the target; -1: all other hosts (flush)
+  uint32_t signal;  ///< put: index of a word of the target, plus 1, to which the target adds 1; 0: none
+  uint32_t number;  ///< position of the record, plus 1, written last
+  uint64_t reply;   ///< number of the reply; 0: nobody waits for one
+};
+
+/// The answer to a request, in pinned host memory.
+struct QueueReply {
+  uint64_t value;
+  uint64_t state;  ///< number of the reply times 256, plus Error
+};
+
+/// Ring of records, written by many threads of a GPU and read by one of the CPU, and slots of replies. In
+/// GPU memory; the addresses are in pinned host memory. docs/adr/0060-kernel-windows-between-hosts.md
+struct Queue {
+  static constexpr uint64_t kRecords = 512, kReplies = 1024;
+  static constexpr uint64_t kPayloadBytes = 4096;  ///< for each record
+  uint64_t records, payload, replies;
+  uint64_t read;           ///< address of a word: number of records that the CPU has taken
+  uint64_t written;        ///< number of records that threads have reserved
+  uint64_t read_seen;      ///< a value of the word at `read`, at most the newest
+  uint64_t replies_taken;  ///< number of replies that threads have reserved
+  uint64_t unused;
+  uint64_t released[kReplies];  ///< number of the slot's last reply for which nobody waits any more
 };
 
 /// In pinned host memory, followed by a 64-bit word for each partition: the MPI_Start in which it became
@@ -105,6 +146,15 @@ WEFT_DEVICE_FUNCTION void store_release(uint64_t address, uint64_t value) {
 #endif
 }
 
+/// Stores `value` if the word is `expected`, among the threads of this GPU.
+WEFT_DEVICE_FUNCTION bool compare_and_store(uint64_t* word, uint64_t expected, uint64_t value) {
+#ifdef __CUDACC__
+  return atomicCAS(reinterpret_cast<unsigned long long*>(word), expected, value) == expected;
+#else
+  return __atomic_compare_exchange_n(word, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+#endif
+}
+
 /// Adds without ordering.
 WEFT_DEVICE_FUNCTION void add_relaxed(uint64_t address, uint64_t value) {
 #ifdef __CUDACC__
@@ -121,6 +171,13 @@ WEFT_DEVICE_FUNCTION uint64_t now_ns() {
   return time;
 #else
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+}
+
+/// In a long wait: lets other threads of the host run.
+WEFT_DEVICE_FUNCTION void pause() {
+#ifndef __CUDACC__
+  std::this_thread::yield();
 #endif
 }
 
@@ -180,6 +237,20 @@ WEFT_DEVICE_FUNCTION void copy_words(Scope scope, uint64_t to_address, uint64_t 
 }
 #endif
 
+/// A value of thread 0 of the scope, for all of it. Synchronises the scope.
+WEFT_DEVICE_FUNCTION uint64_t broadcast(Thread, uint64_t value) { return value; }
+#ifdef __CUDACC__
+WEFT_DEVICE_FUNCTION uint64_t broadcast(Warp, uint64_t value) { return __shfl_sync(~0u, value, 0); }
+WEFT_DEVICE_FUNCTION uint64_t broadcast(Block scope, uint64_t value) {
+  __shared__ uint64_t word;
+  if (scope.index() == 0) word = value;
+  __syncthreads();
+  const uint64_t all = word;
+  __syncthreads();
+  return all;
+}
+#endif
+
 /// Copies with the widest accesses that both addresses allow.
 template <class Scope>
 WEFT_DEVICE_FUNCTION void copy(Scope scope, uint64_t to, uint64_t from, size_t bytes) {
@@ -204,6 +275,17 @@ WEFT_DEVICE_FUNCTION void copy(Scope scope, uint64_t to, uint64_t from, size_t b
 #else
   (void)scope;
   std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+#endif
+}
+
+/// All earlier accesses of the scope are visible to the whole system behind it.
+template <class Scope>
+WEFT_DEVICE_FUNCTION void fence(Scope scope) {
+  scope.sync();
+#ifdef __CUDACC__
+  __threadfence_system();
+#else
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
 

@@ -26,6 +26,10 @@ class ProgressThread {
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
 
+  /// Under the instance lock: a queue that kernels write exists, or exists no more. Such queues are polled
+  /// more often.
+  void add_kernel_queue() { kernel_queues_.fetch_add(1, std::memory_order_relaxed); }
+  void remove_kernel_queue() { kernel_queues_.fetch_sub(1, std::memory_order_relaxed); }
   /// Under the instance lock, at the end of an MPI call: wakes the thread if it rests and something is in
   /// flight.
   void wake_if_busy();
@@ -38,6 +42,7 @@ class ProgressThread {
   bool poll();
 
   Instance& instance_;
+  std::atomic<uint32_t> kernel_queues_{0};
   std::atomic<uint32_t> state_{polling};  ///< futex; `resting` is entered under the instance lock
   pthread_t thread_{};
 };

@@ -61,6 +61,7 @@ Messages::Messages(core::Instance& instance) : instance_(instance) {
   handlers.add<ReplyMessage>(id(WindowHandler::reply), *this,
                              [](Messages& self, core::ProcessId source, const ReplyMessage& message,
                                 size_t size) { self.on_reply(source, message, size); });
+  add_kernel_handlers();
   instance.add(*this);
   instance.failures.add([this](core::ProcessId process, const Error& why) { lost(process, why); });
   instance.failures.on_revoked([this](core::Communicator& comm) {

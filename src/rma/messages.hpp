@@ -34,7 +34,9 @@ enum class WindowHandler : transport::am::HandlerId {
   query,
   key,
   accumulate,
-  reply
+  reply,
+  kernel_put,
+  kernel_flush
 };
 
 struct SyncMessage {
@@ -86,6 +88,23 @@ struct ReplyMessage {
   uint64_t position;
 };
 
+/// A small put of a kernel of another host; the data follow. Executed in order.
+struct KernelPutMessage {
+  WindowHandler handler;
+  uint8_t unused[3];
+  uint32_t signal;  ///< index of a counter's word, plus 1, to which 1 is added; 0: none
+  core::ContextId window;
+  uint64_t offset, length;
+};
+/// Is answered when all earlier messages have been executed.
+struct KernelFlushMessage {
+  WindowHandler handler;
+  uint8_t answer;  ///< 1: of the target
+  uint8_t unused[6];
+  core::ContextId window;
+  uint64_t number;  ///< of the flush, at its origin
+};
+
 /// An operation that is complete when its last part is.
 class Operation : public transport::Completion {
  public:
@@ -109,6 +128,7 @@ class Operation : public transport::Completion {
   transport::rma::Id id = transport::rma::kNoId;  ///< in Messages, of an operation by message
   Window& window;
   Peer& peer;
+  transport::Completion* ended = nullptr;  ///< fired before the object is destroyed; null: nobody waits
 
  private:
   size_t parts_ = 1;  ///< the first is that of the issuing call
@@ -149,6 +169,10 @@ class Messages final : public core::RetainedState, private core::Poller {
   /// Sends an accumulate operation in parts.
   void send_accumulate(Operation& operation, const Area& area, const Place& place, const std::byte* in,
                        const std::byte* compare, uint8_t op, datatype::Basic basic, bool fetch);
+  /// Sends an accumulate operation on one element, at an offset from the target's base; the element before is
+  /// in Operation::data on completion. Ends the issuing part of the operation.
+  void send_atomic(Operation& operation, uint64_t offset, const std::byte* in, const std::byte* compare,
+                   uint8_t op, datatype::Basic basic);
 
  private:
   explicit Messages(core::Instance& instance);
@@ -180,6 +204,10 @@ class Messages final : public core::RetainedState, private core::Poller {
   /// Returns false if another process holds the accumulate lock.
   [[nodiscard]] bool execute(core::ProcessId source, const std::byte* message, size_t size);
   void on_reply(core::ProcessId source, const ReplyMessage& message, size_t size);
+  // kernel_messages.cpp
+  void add_kernel_handlers();
+  void on_kernel_put(core::ProcessId source, const KernelPutMessage& message, size_t size);
+  void on_kernel_flush(core::ProcessId source, const KernelFlushMessage& message);
   /// Ends the operations for which which(operation) is true.
   template <class Which>
   void fail(Which&& which, const Error& why);

@@ -58,6 +58,7 @@ void Operation::finish_part(Status outcome) {
   if (has_result_ && outcome_.ok()) outcome_ = unpack(to_, kind_of(to_), data);
   --peer.pending;
   if (!outcome_.ok() && peer.outcome.ok()) peer.outcome = outcome_.error().copy();
+  if (ended != nullptr) ended->done(*ended, outcome_.ok() ? Status() : Status(outcome_.error().copy()));
   if (request_ != nullptr) {
     if (outcome_.ok())
       request_->finish();

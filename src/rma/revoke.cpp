@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "device/window.hpp"
+#include "rma/kernel_queue.hpp"
 #include "rma/messages.hpp"
 #include "rma/window.hpp"
 #include "transport/shm/shm.hpp"
@@ -41,6 +42,7 @@ void Window::end_access() {
     peer.host = nullptr;
     update_access(peer);
   }
+  if (counters != nullptr) counters->end_access();
 }
 
 void Window::lose(core::ProcessId process) {
@@ -51,6 +53,7 @@ void Window::lose(core::ProcessId process) {
   Peer& lost = peers[static_cast<size_t>(rank)];
   lost.host = nullptr;
   update_access(lost);
+  if (counters != nullptr) counters->lose(rank);
 }
 
 template <class Visit>
@@ -68,6 +71,7 @@ bool Window::leave() {
   bool in_flight = busy_ != 0;
   for_each_target([&](Target& target) { in_flight |= target.pending() != 0; });
   for (const Peer& peer : peers) in_flight |= peer.pending != 0;
+  if (counters != nullptr && counters->queue() != nullptr) in_flight |= counters->queue()->pending() != 0;
   if (in_flight) return false;
   if (stream && stream->gpu)
     if (const auto done = device::idle(*stream->gpu); done && !*done) return false;

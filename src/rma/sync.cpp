@@ -5,6 +5,7 @@
 
 #include "core/remote_memory.hpp"
 #include "rma/exchange.hpp"
+#include "rma/kernel_queue.hpp"
 #include "rma/messages.hpp"
 #include "rma/now.hpp"
 #include "rma/window.hpp"
@@ -315,6 +316,9 @@ Status Window::flush_peer(Peer& peer) {
     return {};
   }
   if (peer.posted.in_flight()) finish_posted(peer);
+  Status of_kernels;
+  if (counters != nullptr && counters->queue() != nullptr) [[unlikely]]
+    of_kernels = counters->queue()->settle(static_cast<int>(&peer - peers.data()));
   const auto pending = [&] {
     if (peer.pending != 0 || (peer.memory != nullptr && peer.memory->pending() != 0)) return true;
     for (const RemoteRegion& region : peer.regions)
@@ -334,6 +338,7 @@ Status Window::flush_peer(Peer& peer) {
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);
   Status outcome = std::exchange(peer.outcome, {});
+  if (outcome.ok()) outcome = std::move(of_kernels);
   if (peer.host != nullptr) [[likely]]  // errors of operations that were pending are in `outcome`
     return outcome;
   const auto take = [&](Target& target) {

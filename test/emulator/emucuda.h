@@ -43,6 +43,8 @@ void emucuda_kernels(unsigned count);
 unsigned long emucuda_images(unsigned long* ptx);
 /// Host alias of device memory, and the buffer id; null: no such allocation.
 void* emucuda_alias(unsigned long address, unsigned long size, unsigned long* buffer_id);
+/// Host alias of memory that kernels can access, also of other processes' memory; null: no such memory.
+void* emucuda_translate(unsigned long address, unsigned long size);
 /// Number and bytes of live allocations and mappings in this process.
 unsigned long emucuda_live(void);
 unsigned long emucuda_live_bytes(void);

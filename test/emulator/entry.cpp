@@ -260,6 +260,10 @@ EMUCUDA_CONTROL void* emucuda_alias(unsigned long address, unsigned long size, u
   *buffer_id = allocation->id;
   return translate(address, size);
 }
+EMUCUDA_CONTROL void* emucuda_translate(unsigned long address, unsigned long size) {
+  const auto lock = lock_world();
+  return translate(address, size);
+}
 EMUCUDA_CONTROL unsigned long emucuda_live(void) {
   const auto lock = lock_world();
   return world().allocations.size() + world().reservations.size() + open_handles();

@@ -69,8 +69,8 @@ class WindowSync : public Kernel {
         (void)window.notify(weft::device::Thread(), params_.rank, params_.notification);
         return Turn::ended;
       case contract::WindowSync::wait:
-        return window.try_take(window.own_counter(params_.notification), params_.value) ? Turn::ended
-                                                                                        : Turn::idle;
+        return window.try_take(window.counter_of(params_.notification), params_.value) ? Turn::ended
+                                                                                       : Turn::idle;
       default:
         return barrier(window);
     }
@@ -84,7 +84,7 @@ class WindowSync : public Kernel {
     const bool first = !signalled_;
     signalled_ = true;
     for (; taken_ < window.size(); ++taken_)
-      if (taken_ != window.rank() && !weft::device::Window::try_take(window.own_barrier_word(taken_), 1))
+      if (taken_ != window.rank() && !window.try_take(static_cast<uint32_t>(taken_), 1))
         return first ? Turn::worked : Turn::idle;
     return Turn::ended;
   }

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "rma/kernel_queue.hpp"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/counters.hpp"
+#include "core/progress_thread.hpp"
+#include "core/remote_memory.hpp"
+#include "rma/window.hpp"
+
+namespace weft::rma {
+namespace {
+
+namespace abi = device::abi;
+using datatype::Basic;
+using datatype::ReduceOp;
+
+counters::Counter requested("window.kernel_requests", counters::Unit::events,
+                            "Requests of kernels to targets of windows on other hosts");
+
+/// Records taken in one poll, so that messages of peers are delivered in between.
+constexpr int kMaxRecordsPerPoll = 64;
+/// Messages that wait for capacity to one peer, before no more records are taken.
+constexpr size_t kMaxBacklog = 64;
+
+constexpr size_t kReadWordBytes = 64;
+constexpr size_t kPayloadBytes = abi::Queue::kRecords * abi::Queue::kPayloadBytes;
+constexpr size_t kRecordBytes = abi::Queue::kRecords * sizeof(abi::QueueRecord);
+constexpr size_t kReplyBytes = abi::Queue::kReplies * sizeof(abi::QueueReply);
+
+Basic basic_of(const abi::QueueRecord& record) {
+  switch (record.type) {
+    case abi::QueueRecord::uint32:
+      return Basic::uint32;
+    case abi::QueueRecord::uint64:
+      return Basic::uint64;
+    case abi::QueueRecord::float32:
+      return Basic::float32;
+    default:
+      return Basic::float64;
+  }
+}
+
+device::Error error_of(const Status& outcome) {
+  if (outcome.ok()) return device::Error::none;
+  const Errc code = outcome.error().code();
+  return code == Errc::proc_aborted || code == Errc::revoked ? device::Error::failed : device::Error::network;
+}
+
+}  // namespace
+
+KernelQueue::KernelQueue(Window& window, const device::UserStream& gpu, abi::WindowStatus& status)
+    : window_(window), gpu_(gpu), status_(status), newest_(abi::Queue::kReplies), lanes_(window.peers.size()) {}
+
+Result<std::unique_ptr<KernelQueue>> KernelQueue::create(Window& window, const device::UserStream& gpu,
+                                                         abi::WindowStatus& status) {
+  std::unique_ptr<KernelQueue> made(new KernelQueue(window, gpu, status));
+  for (size_t i = 0; i < window.peers.size(); ++i) {
+    const core::ProcessId process = window.peers[i].process;
+    if (window.instance.same_host(process)) continue;
+    if (window.instance.sender->max_message(process) < sizeof(KernelPutMessage) + abi::Queue::kPayloadBytes)
+      return Error(Errc::unsupported, "the network sends no messages of " +
+                                          std::to_string(abi::Queue::kPayloadBytes) + " bytes to rank " +
+                                          std::to_string(i) + ": raise net.ofi_max_message_bytes");
+  }
+  auto pinned = device::allocate_pinned(gpu, kPayloadBytes + kRecordBytes + kReplyBytes + kReadWordBytes);
+  if (!pinned) return std::move(pinned).error();
+  made->pinned_ = static_cast<std::byte*>(*pinned);
+  made->payload_ = made->pinned_;
+  made->records_ = reinterpret_cast<Record*>(made->payload_ + kPayloadBytes);
+  made->replies_ = reinterpret_cast<abi::QueueReply*>(made->payload_ + kPayloadBytes + kRecordBytes);
+  made->read_word_ = reinterpret_cast<uint64_t*>(made->payload_ + kPayloadBytes + kRecordBytes + kReplyBytes);
+  window.instance.add(*made);
+  if (auto& thread = window.instance.progress_thread) thread->add_kernel_queue();
+  return made;
+}
+
+KernelQueue::~KernelQueue() {
+  WEFT_ASSERT(requests_.live() == 0);
+  if (pinned_ == nullptr) return;
+  if (auto& thread = window_.instance.progress_thread) thread->remove_kernel_queue();
+  window_.instance.remove(*this);
+  device::free_pinned(gpu_, pinned_);
+}
+
+abi::Queue KernelQueue::initial() const {
+  abi::Queue queue{};
+  queue.records = reinterpret_cast<uint64_t>(records_);
+  queue.payload = reinterpret_cast<uint64_t>(payload_);
+  queue.replies = reinterpret_cast<uint64_t>(replies_);
+  queue.read = reinterpret_cast<uint64_t>(read_word_);
+  return queue;
+}
+
+bool KernelQueue::written(uint64_t position) const {
+  const uint32_t* const number = &records_[position % abi::Queue::kRecords].number;
+  return __atomic_load_n(number, __ATOMIC_ACQUIRE) == static_cast<uint32_t>(position + 1);
+}
+
+bool KernelQueue::poll() {
+  bool progressed = false;
+  for (size_t rank = 0; backlogs_ != 0 && rank < lanes_.size(); ++rank)
+    progressed |= send_backlog(static_cast<int>(rank));
+  for (int i = 0; i < kMaxRecordsPerPoll && written(read_); ++i) {
+    const size_t slot = read_ % abi::Queue::kRecords;
+    if (!take(records_[slot], payload_ + slot * abi::Queue::kPayloadBytes)) break;
+    __atomic_store_n(read_word_, ++read_, __ATOMIC_RELEASE);
+    progressed = true;
+  }
+  return progressed;
+}
+
+/// Executes a record. Returns false if its target has no capacity: later.
+bool KernelQueue::take(const Record& in_ring, const std::byte* payload) {
+  const Record record = in_ring;
+  if (record.rank >= 0 && lanes_[static_cast<size_t>(record.rank)].backlog.size() >= kMaxBacklog) return false;
+  requested.add();
+  if (record.reply != 0) newest_[(record.reply - 1) % abi::Queue::kReplies] = record.reply;
+  if (record.kind == Record::flush) {
+    flush(record);
+    return true;
+  }
+  if (const Status can = usable(record.rank); !can.ok()) {
+    if (record.reply != 0)
+      reply(record.reply, 0, error_of(can));
+    else
+      report(record.rank, error_of(can));
+    return true;
+  }
+  if (record.kind == Record::get)
+    get(record);
+  else if (record.kind != Record::put)
+    update(record);
+  else if (record.address != 0)
+    put(record);
+  else
+    send_put(record.rank, record, payload);
+  return true;
+}
+
+Status KernelQueue::usable(int rank) const {
+  if (abandoned_) return Window::revoked_error();
+  const core::ProcessId process = peer(rank).process;
+  return window_.instance.failures.failed(process) ? Status(window_.instance.failures.error_of(process))
+                                                   : Status();
+}
+
+KernelQueue::Request* KernelQueue::create(const Record& record, int rank) {
+  Request* const request = requests_.create();
+  WEFT_ASSERT(request != nullptr);  // at most kReplies and a flush of each rank
+  request->done = [](transport::Completion& self, Status outcome) {
+    auto& ended = static_cast<Request&>(self);
+    ended.queue->finish(ended, std::move(outcome));
+  };
+  request->queue = this;
+  request->number = ++created_;
+  request->record = record;
+  request->rank = rank;
+  if (rank >= 0) ++lanes_[static_cast<size_t>(rank)].pending;
+  return request;
+}
+
+void KernelQueue::finish(Request& request, Status outcome) {
+  const Record record = request.record;
+  if (request.rank >= 0) --lanes_[static_cast<size_t>(request.rank)].pending;
+  if (request.operation != nullptr) std::memcpy(&request.value, request.operation->data.data(),
+                                                request.operation->data.size());
+  if (outcome.ok() && record.kind == Record::put && record.signal != 0) {  // the data are in place
+    Record signal = record;
+    signal.bytes = 0;
+    send_put(request.rank, signal, nullptr);
+  }
+  const device::Error error = error_of(outcome);
+  Request* const group = request.group;
+  const uint64_t value = request.value;
+  requests_.destroy(&request);
+  if (group == nullptr) return reply(record.reply, value, error);
+  if (error != device::Error::none && group->value == 0) group->value = static_cast<uint64_t>(error);
+  if (--group->parts != 0) return;
+  const auto first = static_cast<device::Error>(group->value);
+  const uint64_t number = group->record.reply;
+  requests_.destroy(group);
+  reply(number, 0, first);
+}
+
+/// Answers a request, unless its thread has left and the slot has another owner.
+void KernelQueue::reply(uint64_t number, uint64_t value, device::Error error) {
+  if (number == 0) return;
+  const size_t slot = (number - 1) % abi::Queue::kReplies;
+  if (newest_[slot] != number) return;
+  __atomic_store_n(&replies_[slot].value, value, __ATOMIC_RELAXED);
+  __atomic_store_n(&replies_[slot].state, number << 8 | static_cast<uint64_t>(error), __ATOMIC_RELEASE);
+}
+
+/// Keeps the error of a request for which nobody waits, unless there is an earlier one.
+void KernelQueue::report(int rank, device::Error error) {
+  if (__atomic_load_n(&status_.error, __ATOMIC_ACQUIRE) != 0) return;
+  __atomic_store_n(&status_.rank, rank, __ATOMIC_RELAXED);
+  __atomic_store_n(&status_.counter, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&status_.error, static_cast<uint32_t>(error), __ATOMIC_RELEASE);
+}
+
+void KernelQueue::put(const Record& record) {
+  Request* const request = create(record, record.rank);
+  Peer& to = peer(record.rank);
+  const auto address = reinterpret_cast<std::byte*>(record.address);
+  const transport::Buffer from{address, record.bytes, device::classify(address)};
+  count_move(true, record.bytes);
+  const auto issued = window_.rma().put(*to.memory, to.offset + record.offset, from, request);
+  if (!issued)
+    finish(*request, issued.error().copy());
+  else if (*issued == transport::rma::Issued::complete)
+    finish(*request, {});
+}
+
+void KernelQueue::get(const Record& record) {
+  Request* const request = create(record, record.rank);
+  Peer& from = peer(record.rank);
+  transport::Buffer to{reinterpret_cast<std::byte*>(&request->value), record.bytes, {}};
+  if (record.address != 0) {
+    to.address = reinterpret_cast<std::byte*>(record.address);
+    to.memory = device::classify(to.address);
+  }
+  count_move(false, record.bytes);
+  const auto issued = window_.rma().get(*from.memory, from.offset + record.offset, to, request);
+  if (!issued)
+    finish(*request, issued.error().copy());
+  else if (*issued == transport::rma::Issued::complete)
+    finish(*request, {});
+}
+
+/// An atomic operation, which the target executes as it does those of MPI.
+void KernelQueue::update(const Record& record) {
+  Request* const request = create(record, record.rank);
+  const bool swap = record.kind == Record::compare_swap;
+  const Basic basic = basic_of(record);
+  const auto bytes = static_cast<uint64_t>(datatype::traits_of(basic).size);
+  count_accumulate(bytes);
+  request->operation = new Operation(window_, peer(record.rank), nullptr);
+  request->operation->data.resize(bytes);
+  request->operation->ended = request;
+  const auto op = static_cast<uint8_t>(record.kind == Record::add ? ReduceOp::sum : ReduceOp::replace);
+  Messages::of(window_.instance)
+      .send_atomic(*request->operation, record.offset, reinterpret_cast<const std::byte*>(&record.operand),
+                   swap ? reinterpret_cast<const std::byte*>(&record.compare) : nullptr,
+                   swap ? AccumulateMessage::kCompareSwap : op, basic);
+}
+
+void KernelQueue::flush(const Record& record) {
+  if (record.rank >= 0) return flush_rank(record.rank, nullptr, record.reply);
+  Request* const group = create(record, -1);
+  group->parts = 1;
+  for (size_t rank = 0; rank < lanes_.size(); ++rank)
+    if (lanes_[rank].unflushed) {
+      ++group->parts;
+      flush_rank(static_cast<int>(rank), group, 0);
+    }
+  if (--group->parts != 0) return;
+  const auto first = static_cast<device::Error>(group->value);
+  requests_.destroy(group);
+  reply(record.reply, 0, first);
+}
+
+/// Asks a rank to answer behind all messages to it. Other requests are complete before a kernel can flush.
+void KernelQueue::flush_rank(int rank, Request* group, uint64_t number) {
+  Record record{};
+  record.kind = Record::flush;
+  record.rank = rank;
+  record.reply = number;
+  Request* const request = create(record, rank);
+  request->group = group;
+  if (Status can = usable(rank); !can.ok()) return finish(*request, std::move(can));
+  Lane& lane = lanes_[static_cast<size_t>(rank)];
+  if (!std::exchange(lane.unflushed, false)) return finish(*request, {});
+  request->flush = ++flushes_;
+  const KernelFlushMessage message{WindowHandler::kernel_flush, 0, {}, window_.comm->id, request->flush};
+  send(rank, reinterpret_cast<const std::byte*>(&message), sizeof message, nullptr, 0);
+}
+
+void KernelQueue::flushed(int rank, uint64_t number) {
+  Request* found = nullptr;
+  requests_.for_each([&](Request& request) {
+    if (request.rank == rank && request.flush == number) found = &request;
+  });
+  if (found != nullptr) finish(*found, {});
+}
+
+/// Sends a small put, and its signal, as one message.
+void KernelQueue::send_put(int rank, const Record& record, const std::byte* payload) {
+  KernelPutMessage message{WindowHandler::kernel_put, {}, record.signal, window_.comm->id, record.offset,
+                           record.bytes};
+  if (record.bytes != 0) count_move(true, record.bytes);
+  send(rank, reinterpret_cast<const std::byte*>(&message), sizeof message, payload, record.bytes);
+  lanes_[static_cast<size_t>(rank)].unflushed = true;
+}
+
+bool KernelQueue::send_now(int rank, const std::byte* header, size_t header_bytes, const std::byte* payload,
+                           size_t bytes) {
+  transport::am::Sender& sender = *window_.instance.sender;
+  const core::ProcessId to = peer(rank).process;
+  if (window_.instance.failures.failed(to)) return true;  // dropped
+  std::byte* const slot = sender.reserve(to, header_bytes + bytes);
+  if (slot == nullptr) return false;
+  std::memcpy(slot, header, header_bytes);
+  if (bytes != 0) std::memcpy(slot + header_bytes, payload, bytes);
+  sender.commit(to, header_bytes + bytes);
+  return true;
+}
+
+void KernelQueue::send(int rank, const std::byte* header, size_t header_bytes, const std::byte* payload,
+                       size_t bytes) {
+  Lane& lane = lanes_[static_cast<size_t>(rank)];
+  if (lane.backlog.empty() && send_now(rank, header, header_bytes, payload, bytes)) return;
+  std::vector<std::byte> message(header, header + header_bytes);
+  if (bytes != 0) message.insert(message.end(), payload, payload + bytes);
+  if (lane.backlog.empty()) ++backlogs_;
+  lane.backlog.push_back(std::move(message));
+}
+
+bool KernelQueue::send_backlog(int rank) {
+  Lane& lane = lanes_[static_cast<size_t>(rank)];
+  bool progressed = false;
+  while (!lane.backlog.empty()) {
+    const std::vector<std::byte>& message = lane.backlog.front();
+    if (!send_now(rank, message.data(), message.size(), nullptr, 0)) return progressed;
+    lane.backlog.pop_front();
+    progressed = true;
+    if (lane.backlog.empty()) --backlogs_;
+  }
+  return progressed;
+}
+
+Status KernelQueue::settle(int rank) {
+  const Lane& lane = lanes_[static_cast<size_t>(rank)];
+  uint64_t end = read_;  // of the records that kernels have written up to now
+  while (end - read_ < abi::Queue::kRecords && written(end)) ++end;
+  wait_for(rank, [&] { return read_ >= end; });
+  const uint64_t last = created_;
+  const auto complete = [&] {
+    if (lane.pending == 0) return true;
+    bool found = false;
+    requests_.for_each([&](Request& request) { found |= request.rank == rank && request.number <= last; });
+    return !found;
+  };
+  wait_for(rank, complete);
+  if (lane.unflushed && usable(rank).ok()) {
+    flush_rank(rank, nullptr, 0);
+    const uint64_t flush = created_;
+    wait_for(rank, [&] {
+      bool found = false;
+      requests_.for_each([&](Request& request) { found |= request.number == flush; });
+      return !found;
+    });
+  }
+  return usable(rank);
+}
+
+template <class Done>
+void KernelQueue::wait_for(int rank, Done&& done) {
+  const core::Operands event = window_.operations_at(peer(rank));
+  core::wait_until(window_.instance, [&] { return done() || !usable(rank).ok(); },
+                   {nullptr, &event, window_.comm.get()});
+}
+
+void KernelQueue::lose(int rank, const Error& why) {
+  Lane& lane = lanes_[static_cast<size_t>(rank)];
+  if (!lane.backlog.empty()) --backlogs_;
+  lane.backlog.clear();
+  std::vector<Request*> ended;  // the layers below end the others
+  requests_.for_each([&](Request& request) {
+    if (request.rank == rank && request.flush != 0) ended.push_back(&request);
+  });
+  for (Request* request : ended) finish(*request, why.copy());
+}
+
+void KernelQueue::abandon(const Error& why) {
+  abandoned_ = true;
+  for (size_t rank = 0; rank < lanes_.size(); ++rank) lose(static_cast<int>(rank), why);
+}
+
+}  // namespace weft::rma

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// KernelQueue: executes what kernels request of targets on other hosts (weft_device_queue.cuh, ADR 0060). The
+// process reads the records, sends small puts as messages, starts operations of transport/rma and accumulate
+// operations for the others, and writes replies. It never waits for a kernel.
+// Threading: under the instance lock; the kernels write and read pinned memory at the same time.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "core/instance.hpp"
+#include "device/stream.hpp"
+#include "rma/messages.hpp"
+#include "weft_device.cuh"
+
+namespace weft::rma {
+
+class KernelQueue final : private core::Poller {
+ public:
+  /// `status`: of the window, in pinned memory; it outlives the queue. Errc::unsupported, with the rank, if a
+  /// network cannot carry the largest record.
+  [[nodiscard]] static Result<std::unique_ptr<KernelQueue>> create(Window& window,
+                                                                   const device::UserStream& gpu,
+                                                                   device::abi::WindowStatus& status);
+  ~KernelQueue() override;
+  KernelQueue(const KernelQueue&) = delete;
+  KernelQueue& operator=(const KernelQueue&) = delete;
+
+  /// The part of the ring that the kernels keep in GPU memory.
+  [[nodiscard]] device::abi::Queue initial() const;
+  /// Waits until all that kernels have requested of `rank` is complete there. The error of a failed process
+  /// or a revoked window.
+  [[nodiscard]] Status settle(int rank);
+  /// A rank has failed: requests of it end.
+  void lose(int rank, const Error& why);
+  /// The window is revoked: no request begins any more, and those that wait for messages end.
+  void abandon(const Error& why);
+  /// Number of requests in flight.
+  [[nodiscard]] size_t pending() const { return requests_.live(); }
+  /// A rank has received all messages of the queue before the flush `number`.
+  void flushed(int rank, uint64_t number);
+
+ private:
+  using Record = device::abi::QueueRecord;
+  struct Request final : transport::Completion {
+    KernelQueue* queue;
+    Record record;
+    int rank;
+    uint64_t number;                 ///< in the order of creation
+    uint64_t value = 0;              ///< result of a get into the reply, or of an atomic operation
+    Operation* operation = nullptr;  ///< atomic operation
+    uint64_t flush = 0;              ///< number of the flush message that is to be answered
+    Request* group = nullptr;        ///< a flush of all hosts, of which this one is a part
+    unsigned parts = 0;              ///< of such a flush, in flight
+  };
+  /// State for one target.
+  struct Lane {
+    std::deque<std::vector<std::byte>> backlog;  ///< messages without capacity in the transport, in order
+    size_t pending = 0;                          ///< requests
+    bool unflushed = false;                      ///< messages since the last flush message
+  };
+
+  KernelQueue(Window& window, const device::UserStream& gpu, device::abi::WindowStatus& status);
+  bool poll() override;
+  /// Whether a kernel has written the record.
+  [[nodiscard]] bool written(uint64_t position) const;
+  template <class Done>
+  void wait_for(int rank, Done&& done);
+  [[nodiscard]] bool take(const Record& record, const std::byte* payload);
+  void put(const Record& record);
+  void get(const Record& record);
+  void update(const Record& record);
+  void flush(const Record& record);
+  void flush_rank(int rank, Request* group, uint64_t reply);
+  void send_put(int rank, const Record& record, const std::byte* payload);
+  void send(int rank, const std::byte* header, size_t header_bytes, const std::byte* payload, size_t bytes);
+  [[nodiscard]] bool send_now(int rank, const std::byte* header, size_t header_bytes,
+                              const std::byte* payload, size_t bytes);
+  [[nodiscard]] bool send_backlog(int rank);
+  Request* create(const Record& record, int rank);
+  void finish(Request& request, Status outcome);
+  void reply(uint64_t number, uint64_t value, device::Error error);
+  void report(int rank, device::Error error);
+  [[nodiscard]] Status usable(int rank) const;
+  [[nodiscard]] Peer& peer(int rank) const { return window_.peers[static_cast<size_t>(rank)]; }
+
+  Window& window_;
+  device::UserStream gpu_;
+  device::abi::WindowStatus& status_;
+  std::byte* pinned_ = nullptr;  ///< records, payload, replies, and the word of records read
+  Record* records_ = nullptr;
+  std::byte* payload_ = nullptr;
+  device::abi::QueueReply* replies_ = nullptr;
+  uint64_t* read_word_ = nullptr;
+  uint64_t read_ = 0;                  ///< records taken
+  std::vector<uint64_t> newest_;       ///< for each slot: number of the newest reply that was asked for
+  std::vector<Lane> lanes_;            ///< by rank
+  size_t backlogs_ = 0;                ///< lanes with a backlog
+  uint64_t flushes_ = 0;               ///< number of flush messages
+  uint64_t created_ = 0;               ///< number of requests
+  Slab<Request> requests_{size_t{1} << 20};
+  bool abandoned_ = false;
+};
+
+}  // namespace weft::rma

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Windows of several hosts in kernels, on the emulated driver: host threads execute the kernels
+// (emulated_kernel.hpp). Rings, atomic operations, gets, flushes, refusals, time limits, many threads.
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "rma/device_kernels.cuh"
+#include "rma/emulated_kernel.hpp"
+#include "stream/stream_comm.hpp"
+
+namespace {
+
+using namespace weft::test::enqueued;
+using weft::device::Error;
+using weft::device::Target;
+using weft::device::Thread;
+using weft::test::EmulatedHandle;
+using KernelWindow = weft::device::Window;
+
+constexpr size_t kWords = 2 * programs::kHalf;
+constexpr size_t kBytes = kWords * sizeof(int64_t);
+
+struct HostWindow {
+  explicit HostWindow(int notifications = 4) : memory(Kind::device, kBytes, device) {
+    memory.write(std::vector<char>(kBytes));
+    MPI_Win_create(memory.data(), kBytes, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    expect_class(MPIX_Win_create_notify(win, notifications), MPI_SUCCESS, "create_notify");
+    expect_class(MPIX_Win_device_handle(win, &handle), MPI_SUCCESS, "device_handle");
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  ~HostWindow() { expect_class(MPI_Win_free(&win), MPI_SUCCESS, "free"); }
+  /// Runs a kernel of `threads` blocks while the host is outside of MPI.
+  void run(int threads, const std::function<void(KernelWindow, int)>& body) const {
+    const EmulatedHandle emulated(handle);
+    std::vector<std::thread> blocks;
+    for (int i = 0; i < threads; ++i)
+      blocks.emplace_back([&, i] { body(KernelWindow(emulated.get()), i); });
+    for (std::thread& block : blocks) block.join();
+  }
+  [[nodiscard]] int64_t* words() const {
+    return static_cast<int64_t*>(EmulatedHandle::alias(reinterpret_cast<uint64_t>(memory.data()), kBytes));
+  }
+  Buffer memory;
+  MPI_Win win = MPI_WIN_NULL;
+  void* handle = nullptr;
+};
+
+void rings() {
+  const HostWindow window;
+  for (const int words : {1, 3, 512, 513, 5000, programs::kHalf}) {
+    window.run(1, [&](KernelWindow in_kernel, int) {
+      expect(programs::ring(in_kernel, Thread(), words, 10) == 0, "ring of " + std::to_string(words));
+    });
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
+
+/// Sums of all ranks at rank 0, and tickets by atomic_cas and atomic_exchange.
+void atomics() {
+  constexpr int kRounds = 40;
+  const HostWindow window;
+  window.run(2, [&](KernelWindow in_kernel, int) {
+    const Target first = in_kernel.target(0);
+    for (int i = 0; i < kRounds; ++i) {
+      first.atomic_add<int64_t>(0, 1);
+      first.atomic_add<uint32_t>(1, 2u);
+      first.atomic_add<double>(2, 0.5);
+      first.atomic_add<float>(3, 0.25f);
+      for (uint64_t seen = 0, before = 0;; seen = before) {  // adds 3
+        before = first.atomic_cas<uint64_t>(4, seen, seen + 3);
+        if (before == seen) break;
+      }
+    }
+    int64_t found = 0;
+    expect(first.get(Thread(), 0, &found, sizeof found) == Error::none, "get");
+    expect(found >= kRounds, "own sums are there");
+  });
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) {
+    const int64_t* const words = window.words();
+    double sum = 0;
+    float small = 0;
+    std::memcpy(&sum, &words[2], sizeof sum);
+    std::memcpy(&small, &words[3], sizeof small);
+    const int each = 2 * kRounds * ranks;
+    expect(words[0] == each && words[1] == 2 * each && sum == 0.5 * each && small == 0.25f * each &&
+               words[4] == 3 * each,
+           "sums of atomic operations: " + std::to_string(words[0]) + ", " + std::to_string(words[4]));
+  }
+  int64_t before = -1;
+  window.run(1, [&](KernelWindow in_kernel, int) {
+    before = in_kernel.target(0).atomic_exchange<int64_t>(10 + static_cast<uint64_t>(rank), rank + 1);
+    in_kernel.barrier(Thread());
+    expect(in_kernel.target(0).atomic_exchange<int64_t>(10 + static_cast<uint64_t>(rank), 0) == rank + 1,
+           "exchange");
+  });
+  expect(before == 0, "the element before an exchange");
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/// Many threads put to all ranks at once, more records than the ring has; then flush, barrier, compare.
+void many_threads() {
+  constexpr int kThreads = 8, kPuts = 300;
+  const HostWindow window;
+  window.run(kThreads, [&](KernelWindow in_kernel, int thread) {
+    for (int i = 0; i < kPuts; ++i) {
+      const int64_t value = programs::value(rank, i, thread);
+      for (int to = 0; to < ranks; ++to) {
+        const auto slot = static_cast<uint64_t>((rank * kThreads + thread) * 8 + i % 8);
+        expect(in_kernel.put(Thread(), to, slot, &value, sizeof value) == Error::none, "put");
+        if (i == kPuts - 1) expect(in_kernel.notify(Thread(), to, 2) == Error::none, "notify");
+      }
+    }
+    expect(in_kernel.flush(Thread()) == Error::none, "flush");
+  });
+  window.run(1, [&](KernelWindow in_kernel, int) {
+    expect(in_kernel.wait_notify(Thread(), 2, static_cast<uint64_t>(ranks) * kThreads) == Error::none, "wait");
+    for (int from = 0; from < ranks; ++from)
+      for (int thread = 0; thread < kThreads; ++thread)
+        for (int i = kPuts - 8; i < kPuts; ++i)
+          expect(window.words()[(from * kThreads + thread) * 8 + i % 8] == programs::value(from, i, thread),
+                 "values of many threads");
+    expect(in_kernel.notifications(2) == 0, "all notifications are taken");
+  });
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/// Puts and gets of sizes around the limit of a record.
+void sizes() {
+  const HostWindow window;
+  const int to = right();
+  for (const size_t bytes : {size_t{8}, size_t{24}, size_t{4096}, size_t{4104}, size_t{65536}, kBytes / 2}) {
+    window.run(1, [&](KernelWindow in_kernel, int) {
+      int64_t* const own = window.words();
+      const size_t n = bytes / sizeof(int64_t);
+      std::vector<int64_t> out(n), in(n);
+      for (size_t i = 0; i < n; ++i) out[i] = programs::value(rank, static_cast<int>(bytes), static_cast<int>(i));
+      const Target target = in_kernel.target(to);
+      expect(target.put(Thread(), programs::kHalf, out.data(), bytes) == Error::none, "put");
+      expect(target.flush(Thread()) == Error::none, "flush");
+      expect(target.get(Thread(), programs::kHalf, in.data(), bytes) == Error::none, "get");
+      expect(in == out, "what is got is what was put and flushed, " + std::to_string(bytes));
+      expect(in_kernel.barrier(Thread()) == Error::none, "barrier");
+      for (size_t i = 0; i < n; ++i)
+        if (own[programs::kHalf + i] != programs::value(left(), static_cast<int>(bytes), static_cast<int>(i)))
+          return expect(false, "values after a barrier, " + std::to_string(bytes));
+      expect(in_kernel.barrier(Thread()) == Error::none, "barrier");
+    });
+  }
+}
+
+/// Notifications of the host and of kernels count alike, in both directions.
+void with_the_host() {
+  const HostWindow window;
+  const int64_t value = rank + 7;
+  MPI_Win_lock_all(0, window.win);
+  expect_class(MPIX_Put_notify(&value, 1, MPI_INT64_T, right(), 5, 1, MPI_INT64_T, window.win, 1), MPI_SUCCESS,
+               "put_notify");
+  window.run(1, [&](KernelWindow in_kernel, int) {
+    expect(in_kernel.wait_notify(Thread(), 1) == Error::none, "a notification of a host");
+    expect(window.words()[5] == left() + 7, "its data");
+    for (int i = 0; i < 3; ++i) expect(in_kernel.notify(Thread(), right(), 0) == Error::none, "notify");
+  });
+  expect_class(MPIX_Win_wait_notify(window.win, 0, 3), MPI_SUCCESS, "notifications of kernels");
+  MPI_Count left_over = -1;
+  expect_class(MPIX_Win_get_notify(window.win, 0, &left_over), MPI_SUCCESS, "get_notify");
+  expect(left_over == 0, "all notifications are taken by the host");
+  // The host completes what a kernel has put without a flush.
+  window.run(1, [&](KernelWindow in_kernel, int) {
+    const int64_t late = rank + 70;
+    expect(in_kernel.put(Thread(), right(), 6, &late, sizeof late) == Error::none, "put");
+  });
+  expect_class(MPI_Win_flush_all(window.win), MPI_SUCCESS, "flush_all");
+  MPI_Barrier(MPI_COMM_WORLD);
+  expect(window.words()[6] == left() + 70, "a put before the host's flush");
+  MPI_Win_unlock_all(window.win);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+void refusals() {
+  const HostWindow window;
+  const int other = right();
+  window.run(1, [&](KernelWindow in_kernel, int) {
+    int64_t value = 0;
+    const Target target = in_kernel.target(other);
+    expect(target.put(Thread(), kWords, &value, sizeof value) == Error::range, "put behind the end");
+    expect(target.get(Thread(), kWords - 1, &value, 16) == Error::range, "get behind the end");
+    expect(target.notify(Thread(), 4) == Error::range, "no such notification");
+    expect(target.remote() == (target.pointer() == nullptr), "other hosts have no pointer");
+  });
+  int code = 0, of = -2, notification = -1;
+  MPIX_Win_device_status(window.win, &code, &of, &notification);
+  expect(code == MPI_ERR_RMA_RANGE && of == other, "status of a range error");
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/// The limit is WEFT_RMA_KERNEL_TIMEOUT_MS.
+void time_limit() {
+  const HostWindow window;
+  window.run(1, [&](KernelWindow in_kernel, int) {
+    expect(in_kernel.wait_notify(Thread(), 3) == Error::timeout, "a wait that nobody ends");
+  });
+  int code = 0, of = 0, notification = -1;
+  MPIX_Win_device_status(window.win, &code, &of, &notification);
+  expect(code == MPI_ERR_PENDING && of == -1 && notification == 3, "status of a time-out");
+  if (rank == 0) {
+    window.run(1, [&](KernelWindow in_kernel, int) {
+      expect(in_kernel.barrier(Thread()) == Error::timeout, "a barrier of one rank");
+    });
+    MPIX_Win_device_status(window.win, &code, &of, &notification);
+    expect(code == MPI_ERR_PENDING && of == 1, "the time limit of a barrier names the rank");
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  device = weft::test::own_device();
+  weft::test::start(argc, argv, rank, ranks);
+  rings();
+  atomics();
+  many_threads();
+  sizes();
+  with_the_host();
+  refusals();
+  time_limit();
+  return weft::test::finish(failures);
+}
