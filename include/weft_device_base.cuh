@@ -66,6 +66,7 @@ struct WindowTable {
 struct QueueRecord {
   enum Kind : uint16_t { put, get, add, exchange, compare_swap, flush };
   enum Type : uint16_t { uint32, uint64, float32, float64 };
+  static constexpr int kLastWord = 6;  ///< of 8 bytes: with `signal` and `number`
   uint64_t address;  ///< of the local buffer; 0: a put of the record's payload, or a get into the reply
   uint64_t bytes;
   uint64_t offset;  ///< in the target's window memory, in bytes

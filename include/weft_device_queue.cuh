@@ -82,8 +82,7 @@ WEFT_DEVICE_FUNCTION Error reserve_reply(const abi::WindowTable* table, int rank
 /// Publishes a record, behind all earlier accesses of the thread and of threads it has synchronised with.
 WEFT_DEVICE_FUNCTION void publish(const abi::Queue& queue, uint64_t position,
                                   const abi::QueueRecord& record) {
-  constexpr int kWords = sizeof(abi::QueueRecord) / sizeof(uint64_t), kLast = 6;  // with `number`
-  static_assert(offsetof(abi::QueueRecord, signal) == kLast * sizeof(uint64_t), "the record has changed");
+  constexpr int kWords = sizeof(abi::QueueRecord) / sizeof(uint64_t), kLast = abi::QueueRecord::kLastWord;
   uint64_t words[kWords];
   memcpy(words, &record, sizeof record);
   const uint64_t at = queue.records + position % abi::Queue::kRecords * sizeof(abi::QueueRecord);
@@ -127,7 +126,7 @@ WEFT_DEVICE_FUNCTION Error request(const abi::WindowTable* table, abi::QueueReco
     publish(queue, position, record);
     const uint64_t begin = now_ns();
     for (uint32_t polls = 1;; ++polls) {
-      state = load_acquire(reply + offsetof(abi::QueueReply, state));
+      state = load_acquire(reply + sizeof(uint64_t));
       if (state >> 8 == record.reply) break;
       if (polls % kPollsBetweenChecks != 0) continue;
       error = end_of_wait(table, begin, record.rank, 0);

@@ -4,8 +4,10 @@
 // enqueue.
 #include <string>
 
+#include "base/clock.hpp"
 #include "core/remote_memory.hpp"
 #include "device/window.hpp"
+#include "launch/launch.hpp"
 #include "rma/counters.hpp"
 #include "rma/exchange.hpp"
 #include "rma/window.hpp"
@@ -288,6 +290,17 @@ Result<void*> Window::device_handle() {
   return reinterpret_cast<void*>(*table);
 }
 
+/// The rank of an error that a failure has caused, which a kernel may not know.
+int Window::failed_rank(int told) {
+  const auto has_failed = [&](int rank) {
+    return rank >= 0 && rank < size() && instance.failures.failed(peers[static_cast<size_t>(rank)].process);
+  };
+  (void)instance.failures.look_now(monotonic_ns());
+  if (has_failed(told)) return told;
+  const auto failed = instance.failures.first_failed(*comm->group);
+  return failed ? rank_of(*failed) : told;
+}
+
 DeviceStatus Window::take_device_status() {
   DeviceStatus found;
   device::abi::WindowStatus* const status = counters == nullptr ? nullptr : counters->status();
@@ -296,9 +309,20 @@ DeviceStatus Window::take_device_status() {
   if (error == device::Error::none) return found;
   found.rank = status->rank;
   found.notification = static_cast<int>(status->counter);
-  found.error_class = error == device::Error::range     ? static_cast<int>(ErrorClass::range)
-                      : error == device::Error::timeout ? kPending
-                                                        : kProcAborted;
+  switch (error) {
+    case device::Error::range:
+      found.error_class = static_cast<int>(ErrorClass::range);
+      break;
+    case device::Error::timeout:
+      found.error_class = kPending;
+      break;
+    case device::Error::network:
+      found.error_class = kOther;
+      break;
+    default:
+      found.error_class = launch::continues_on_failure() ? kProcFailed : kProcAborted;
+      found.rank = failed_rank(found.rank);
+  }
   return found;
 }
 

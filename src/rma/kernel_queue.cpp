@@ -25,6 +25,9 @@ constexpr int kMaxRecordsPerPoll = 64;
 /// Messages that wait for capacity to one peer, before no more records are taken.
 constexpr size_t kMaxBacklog = 64;
 
+static_assert(offsetof(abi::QueueRecord, signal) == abi::QueueRecord::kLastWord * sizeof(uint64_t));
+static_assert(sizeof(abi::QueueRecord) == 64 && offsetof(abi::QueueReply, state) == sizeof(uint64_t));
+
 constexpr size_t kReadWordBytes = 64;
 constexpr size_t kPayloadBytes = abi::Queue::kRecords * abi::Queue::kPayloadBytes;
 constexpr size_t kRecordBytes = abi::Queue::kRecords * sizeof(abi::QueueRecord);

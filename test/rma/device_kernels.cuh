@@ -50,12 +50,18 @@ WEFT_DEVICE_FUNCTION bool atomics(Window window, int rounds) {
     first.atomic_add<double>(2, 0.5);
     while (first.atomic_cas<uint32_t>(3, 0u, 1u) != 0u) {
     }
-    auto* const guarded = static_cast<volatile int64_t*>(first.pointer(4));
-    const int64_t before = *guarded;
-    *guarded = before + 1;
-#ifdef __CUDACC__
-    __threadfence_system();
-#endif
+    if (first.remote()) {
+      int64_t guarded = 0;
+      if (first.get(weft::device::Thread(), 4, &guarded, sizeof guarded) != Error::none) return false;
+      ++guarded;
+      if (first.put(weft::device::Thread(), 4, &guarded, sizeof guarded) != Error::none) return false;
+      if (first.flush(weft::device::Thread()) != Error::none) return false;
+    } else {
+      auto* const guarded = static_cast<volatile int64_t*>(first.pointer(4));
+      const int64_t before = *guarded;
+      *guarded = before + 1;
+      (void)first.flush(weft::device::Thread());
+    }
     if (first.atomic_exchange<uint32_t>(3, 0u) != 1u) return false;
   }
   return true;

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The last rank is killed while kernels of ranks on other hosts wait for it, each in another function: all
+// waits end, and the status names the rank. On the emulated driver; started with --continue-on-failure by
+// kernel_hosts_kill.py. usage: kernel_hosts_kill MICROSECONDS
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "rma/emulated_kernel.hpp"
+#include "stream/stream_comm.hpp"
+
+namespace {
+
+using namespace weft::test::enqueued;
+using weft::device::Error;
+using weft::device::Thread;
+using weft::test::EmulatedHandle;
+using KernelWindow = weft::device::Window;
+
+constexpr size_t kBytes = 256 << 10;
+
+/// Ends with the first error.
+Error wait(KernelWindow window, int thread) {
+  const auto dead = window.target(window.size() - 1);
+  std::vector<int64_t> data(kBytes / 2 / sizeof(int64_t), window.rank());
+  Error error = Error::none;
+  while (error == Error::none) switch (thread) {
+      case 0:
+        error = window.wait_notify(Thread(), 0);
+        break;
+      case 1:
+        error = dead.get(Thread(), 0, data.data(), kBytes / 2);
+        break;
+      case 2:
+        error = dead.put_notify(Thread(), 0, data.data(), 4096, 1);
+        if (error == Error::none) error = dead.flush(Thread());
+        break;
+      default:
+        error = dead.put(Thread(), 0, data.data(), kBytes / 2);
+        break;
+    }
+  return error;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  device = weft::test::own_device();
+  weft::test::start(argc, argv, rank, ranks);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  Buffer memory(Kind::device, kBytes, device);
+  MPI_Win win;
+  MPI_Win_create(memory.data(), kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  void* handle = nullptr;
+  expect_class(MPIX_Win_create_notify(win, 2), MPI_SUCCESS, "create_notify");
+  expect_class(MPIX_Win_device_handle(win, &handle), MPI_SUCCESS, "device_handle");
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == ranks - 1) {
+    usleep(static_cast<useconds_t>(argc > 1 ? std::atoi(argv[1]) : 100'000));
+    kill(getpid(), SIGKILL);
+  }
+  const EmulatedHandle emulated(handle);
+  Error errors[4];
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] { errors[i] = wait(KernelWindow(emulated.get()), i); });
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < 4; ++i)
+    expect(errors[i] == Error::failed, "wait " + std::to_string(i) + ": " + std::to_string(static_cast<int>(errors[i])));
+  int code = 0, of = 0, notification = -1;
+  expect_class(MPIX_Win_device_status(win, &code, &of, &notification), MPI_SUCCESS, "device_status");
+  expect(code == MPIX_ERR_PROC_FAILED, "status " + std::to_string(code));
+  expect(of == ranks - 1, "rank " + std::to_string(of));
+  if (failures == 0) std::printf("rank %d: the waits ended\n", rank);
+  std::fflush(stdout);
+  _exit(failures == 0 ? 0 : 1);  // a job with a dead process cannot be finalised
+}
