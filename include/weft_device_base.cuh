@@ -85,7 +85,7 @@ struct QueueReply {
 };
 
 /// Ring of records, written by many threads of a GPU and read by one of the CPU, and slots of replies. In
-/// GPU memory; the addresses are in pinned host memory. docs/adr/0060-kernel-windows-between-hosts.md
+/// GPU memory; the addresses are in pinned host memory. docs/adr/0061-kernel-windows-between-hosts.md
 struct Queue {
   static constexpr uint64_t kRecords = 512, kReplies = 1024;
   static constexpr uint64_t kPayloadBytes = 4096;  ///< for each record

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// KernelQueue: executes what kernels request of targets on other hosts (weft_device_queue.cuh, ADR 0060). The
+// KernelQueue: executes what kernels request of targets on other hosts (weft_device_queue.cuh, ADR 0061). The
 // process reads the records, sends small puts as messages, starts operations of transport/rma and accumulate
 // operations for the others, and writes replies. It never waits for a kernel.
 // Threading: under the instance lock; the kernels write and read pinned memory at the same time.

@@ -42,8 +42,8 @@ void layouts(const OrderComm& ordered, const Plain& plain, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     const int n = round % 3 == 0 ? 6 : round % 3 == 1 ? 20 : 70;
     const int sizes[3] = {n, n + 1, n + 2};
-    const size_t bytes = sizeof(int) * static_cast<size_t>(n) * static_cast<size_t>(n + 1) *
-                         static_cast<size_t>(n + 2);
+    const size_t bytes =
+        sizeof(int) * static_cast<size_t>(n) * static_cast<size_t>(n + 1) * static_cast<size_t>(n + 2);
     Buffer in(Kind::device, bytes, device), out(Kind::device, bytes, device);
     const auto data = pattern(bytes, rank, round), before = pattern(bytes, rank, round + 1);
     in.write(data);
@@ -208,7 +208,7 @@ void collectives(const OrderComm& ordered) {
     } else if (form == 1) {
       for (int flag = 0; flag == 0;) MPI_Testall(3, requests, &flag, MPI_STATUSES_IGNORE);
     } else if (form == 2) {
-      MPI_Bcast(c.data(), 10, MPI_INT, 0, ordered.comm);  // behind them
+      MPI_Bcast(c.data(), 10, MPI_INT, 0, ordered.comm);                 // behind them
       MPI_Scan(a.data(), c.data(), 10, MPI_INT, MPI_SUM, ordered.comm);  // by the host
       MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
     } else {
@@ -216,7 +216,8 @@ void collectives(const OrderComm& ordered) {
       MPI_Waitall(3, requests, statuses);
     }
     ordered.synchronize();
-    expect(first(a) == ranks && first(b) == 2 * ranks, "nonblocking reductions, form " + std::to_string(form));
+    expect(first(a) == ranks && first(b) == 2 * ranks,
+           "nonblocking reductions, form " + std::to_string(form));
     if (form == 2) expect(first(c) == (rank + 1) * ranks, "MPI_Scan behind nonblocking reductions");
   }
 }
@@ -320,7 +321,8 @@ void refused(const OrderComm& ordered) {
   expect(ranks == 1 || found == MPI_ERR_TRUNCATE, "a truncated message: " + std::to_string(found));
 }
 
-/// Not all ranks promise, or none can: `prefer` leaves all calls to the host, `true` is an error on all ranks.
+/// Not all ranks promise, or none can: `prefer` leaves all calls to the host, `true` is an error on all
+/// ranks.
 void promises() {
   if (ranks == 1) return;
   for (const bool must : {false, true}) {
