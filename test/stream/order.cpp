@@ -178,7 +178,7 @@ void default_stream() {
   MPI_Comm comm;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   driver();
-  const OrderedStream legacy(nullptr);
+  const OrderedStream legacy(Stream{nullptr});
   expect_class(MPIX_Comm_set_stream(comm, legacy.mpi_stream), MPI_SUCCESS, "a default stream");
   Buffer in(Kind::device, 4000, device), out(Kind::device, 4000, device), result(Kind::device, 4000, device);
   in.write(pattern(4000, rank, 1));
