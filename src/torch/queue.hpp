@@ -121,8 +121,7 @@ class Queue {
   [[nodiscard]] bool complete(const Event& event, Outcome& outcome) const;
   /// Returns whether the latest operation outside of captures is complete.
   [[nodiscard]] bool idle(Outcome& outcome);
-  /// Moves the operations that are complete, in their order, to `done`, also those that needs_look() has
-  /// found.
+  /// Moves the operations that are complete, in their order, to `done`: what collect() moves, too.
   [[nodiscard]] Outcome retire(std::vector<Watched>& done);
   /// Moves the operations that needs_look() has found complete to `done`, for a caller that has Python's
   /// lock.
