@@ -107,9 +107,11 @@ const Array* first(const ffi::Arrays& arrays) {
 }
 
 /// Returns Weft's object of one of XLA's streams, which live as long as its client; made at the first use.
-/// Invariant J2 serialises the calls. Null if the library refuses.
+/// Null if the library refuses.
 MPIX_Stream object_of(void* stream) {
   constexpr int kMaxStreams = 64;
+  static std::mutex mutex;  // threads of a program may start functions at the same time
+  const std::lock_guard lock(mutex);
   static struct {
     void* stream;
     MPIX_Stream object;

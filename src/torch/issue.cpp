@@ -242,6 +242,7 @@ PyObject* Issue::run(const Call& call, bool asynchronous, double seconds, const 
   }
   if (operation.any && !operation.captured && ended.ok()) held.hand_over();
   release_complete(own);
+  if (watch && !Ref(PyObject_CallMethodObjArgs(kernels.get(), names().wake, nullptr))) return nullptr;
   if (!outcome.ok() || !ended.ok()) {  // raises
     const Ref mpi(PyLong_FromLongLong(outcome.mpi));
     const Ref cuda(PyLong_FromLongLong(outcome.cuda != 0 ? outcome.cuda : ended.cuda));
@@ -250,7 +251,6 @@ PyObject* Issue::run(const Call& call, bool asynchronous, double seconds, const 
     if (raised) PyErr_SetString(PyExc_RuntimeError, "weft: a failed operation has raised no exception");
     return nullptr;
   }
-  if (watch && !Ref(PyObject_CallMethodObjArgs(kernels.get(), names().wake, nullptr))) return nullptr;
   if (!asynchronous) return Ref::borrowed(done.get()).release();
   const Ref result(PyList_New(0)), ticket(ticket_of(std::move(event)));
   if (!result || !ticket || PyList_Append(result.get(), out.object) != 0) return nullptr;

@@ -144,6 +144,7 @@ Outcome Queue::order(void* current, bool asynchronous, Operation& operation) {
 Outcome Queue::begin(void* current, bool asynchronous, const Call* calls, size_t count,
                      Operation& operation) {
   std::unique_lock lock(mutex_);
+  if (closed_) return {.cuda = 0, .mpi = kErrComm};
   const InContext in_context(*this);
   Outcome outcome = order(current, asynchronous, operation);
   for (size_t i = 0; i < count && outcome.ok(); ++i) {
@@ -241,7 +242,7 @@ bool Queue::may_have_failed() {
 
 bool Queue::needs_look(double now) {
   std::vector<Watched> done;
-  if (!find_complete(done).ok()) return true;
+  const Outcome found = find_complete(done);
   Watched first{};
   bool late = oldest(first) && (first.deadline < now || first.begin + kSlowSeconds < now);
   {
@@ -254,7 +255,7 @@ bool Queue::needs_look(double now) {
     }
     late = late || (!complete_.empty() && complete_since_ + kSlowSeconds < now);
   }
-  return may_have_failed() || late;
+  return !found.ok() || may_have_failed() || late;
 }
 
 bool Queue::oldest(Watched& found) {

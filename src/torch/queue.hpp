@@ -45,6 +45,7 @@ struct Functions {
 };
 
 constexpr long long kByte = 583;  ///< MPI_BYTE of the standard ABI
+constexpr int kErrComm = 5;       ///< MPI_ERR_COMM there
 
 /// One call of MPI; the fields that its function has.
 struct Call {

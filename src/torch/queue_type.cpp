@@ -84,7 +84,10 @@ PyObject* begin(PyObject* self, PyObject* arguments) {
     outcome = object.queue.begin(pointer(current), asynchronous != 0, calls.data(), calls.size(), operation);
   }
   if (outcome.cuda != 0) return fail(outcome);
-  if (operation.any) object.operation = operation;
+  if (operation.any) {
+    object.operation = operation;
+    object.begun_by = PyThread_get_thread_ident();
+  }
   return Py_BuildValue("iNN", outcome.mpi, PyBool_FromLong(operation.captured ? 1 : 0),
                        PyBool_FromLong(operation.any ? 1 : 0));
 }
@@ -96,6 +99,7 @@ PyObject* end(PyObject* self, PyObject* arguments) {
   double seconds = 0;
   if (PyArg_ParseTuple(arguments, "OOd", &name, &keep, &seconds) == 0) std::abort();  // the lock is held
   const bool captured = object.operation.captured;
+  object.begun_by = 0;
   Held held(name, keep == &_Py_NoneStruct ? nullptr : keep);
   Event event;
   bool watch = false;
@@ -110,6 +114,11 @@ PyObject* end(PyObject* self, PyObject* arguments) {
   return Py_BuildValue("NN", ticket_of(std::move(event)), PyBool_FromLong(watch ? 1 : 0));
 }
 
+/// begun(): whether end() must follow a begin() of this thread.
+PyObject* begun(PyObject* self, PyObject* /*unused*/) {
+  return PyBool_FromLong(queue_of(self).begun_by == PyThread_get_thread_ident() ? 1 : 0);
+}
+
 /// wait(stream, ticket): the stream waits for the operation.
 PyObject* wait(PyObject* self, PyObject* arguments) {
   long long stream = 0;
@@ -117,7 +126,11 @@ PyObject* wait(PyObject* self, PyObject* arguments) {
   if (PyArg_ParseTuple(arguments, "LO", &stream, &ticket) == 0) return nullptr;
   const Event* const event = event_of(ticket);
   if (event == nullptr) return nullptr;
-  const Outcome outcome = queue_of(self).queue.wait(pointer(stream), *event);
+  Outcome outcome;
+  {
+    const WithoutLock without_lock;  // the driver waits if the stream is full
+    outcome = queue_of(self).queue.wait(pointer(stream), *event);
+  }
   return outcome.ok() ? none() : fail(outcome);
 }
 
@@ -200,6 +213,7 @@ PyMethodDef methods[] = {
     {"wait", wait, METH_VARARGS, nullptr},
     {"complete", complete, METH_VARARGS, nullptr},
     {"idle", idle, METH_NOARGS, nullptr},
+    {"begun", begun, METH_NOARGS, nullptr},
     {"retire", retire, METH_NOARGS, nullptr},
     {"oldest", oldest, METH_NOARGS, nullptr},
     {"watched", watched, METH_NOARGS, nullptr},

@@ -33,6 +33,8 @@ __all__ = [
     "stream_waits",
 ]
 
+MAX_TAG = 2**30 - 1  # MPI_TAG_UB of Weft
+
 # Operations of the standard ABI, and of weft.h: of numbers, and of truth values.
 NUMBERS = {
     "sum": primitives.SUM,
@@ -130,8 +132,8 @@ def sendrecv(x, source: int | None, dest: int | None, sendtag: int = 0, recvtag:
     nothing; source None: returns zeros. Differentiable."""
     comm = _caller(comm)
     for tag in (sendtag, recvtag):
-        if not isinstance(tag, int) or tag < 0:
-            raise ValueError(f"weft_mpi.jax: the tag {tag!r} is no number from 0 on")
+        if not isinstance(tag, int) or not 0 <= tag <= MAX_TAG:
+            raise ValueError(f"weft_mpi.jax: the tag {tag!r} is no number from 0 to {MAX_TAG}")
     return primitives.sendrecv_p.bind(
         jnp.asarray(x),
         comm=comm,

@@ -100,7 +100,10 @@ class Registry:
         try:
             import jax
 
+            from weft_mpi.jax import compiled
+
             jax.effects_barrier()
+            compiled.settle()
         finally:
             self.module.weft_jax_forget_communicators()
             for communicator in self.by_ranks.values():

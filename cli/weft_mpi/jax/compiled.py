@@ -15,8 +15,7 @@ from jax.interpreters import mlir
 
 from weft_mpi.jax.primitives import EFFECT
 
-_lock = threading.Lock()
-_order: jax.Array | None = None  # of the latest call
+_orders: dict[int, jax.Array] = {}  # by the thread: of its latest call
 
 
 def lower_sequence(ctx, order, *operands, jaxpr):
@@ -45,12 +44,31 @@ def with_parameter(signature: inspect.Signature) -> inspect.Signature:
     return signature.replace(parameters=[first, *signature.parameters.values()])
 
 
+def has_failed(order) -> bool:
+    """Whether a function has ended with an error, which its results have, too."""
+    try:
+        order.block_until_ready()
+    except jax.errors.JaxRuntimeError:
+        return True
+    return False
+
+
+def settle() -> None:
+    """Waits for the functions that still run."""
+    for order in list(_orders.values()):
+        has_failed(order)
+    _orders.clear()
+
+
 def jit(function=None, **options):
     """Returns the function compiled as by jax.jit, with the same options, for functions that contain calls of this module: they
-    start faster, since JAX does not know of their effects. All calls of such functions are in the order of the program, but
-    not in order with those of other functions. In a function that is traced, e.g. for its derivatives, it is jax.jit."""
+    start faster, since JAX does not know of their effects. All calls of such functions in a thread are in the order of the
+    program, but not in order with those of other functions. Options with shardings are refused. In a function that is traced, e.g. for its derivatives, it is jax.jit."""
     if function is None:
         return functools.partial(jit, **options)
+    for name in ("in_shardings", "out_shardings"):
+        if name in options:
+            raise ValueError(f"weft_mpi.jax: jit() has no {name}: a process uses one device")
     traced = jax.jit(function, **options)
     with_order = {**options, "keep_unused": True}
     for name in ("static_argnums", "donate_argnums"):
@@ -81,13 +99,13 @@ def jit(function=None, **options):
 
     @functools.wraps(function)
     def call(*arguments, **words):
-        global _order
-        if not core.trace_state_clean():
+        if not core.trace_state_clean() or jax.config.jax_disable_jit:
             return traced(*arguments, **words)
-        with _lock:
-            if _order is None:
-                _order = jnp.zeros((), jnp.uint32)
-            _order, results = ordered(_order, *arguments, **words)
+        thread = threading.get_ident()
+        order = _orders.get(thread)
+        if order is None or (order.is_ready() and has_failed(order)):
+            order = jnp.zeros((), jnp.uint32)
+        _orders[thread], results = ordered(order, *arguments, **words)
         return results
 
     return call

@@ -101,14 +101,14 @@ class Kernels:
         limit = getattr(options, "timeout", NO_TIME)
         limit = limit.total_seconds() if limit > NO_TIME else group.time_limit
         described = [(native.FUNCTIONS[call.function], call.arguments) for call in calls]
-        code, captured, begun = queue.begin(current_raw_stream(self.index), asynchronous, described)
         try:
+            code, captured, _ = queue.begin(current_raw_stream(self.index), asynchronous, described)
             if code:
                 raise group.failed(name, code)
             self._finish(calls, asynchronous and not captured)
         except BaseException:
             # Some calls may be in the stream: later operations follow them, and they keep their memory.
-            if begun and queue.end(name, [calls], limit)[1]:
+            if queue.begun() and queue.end(name, [calls], limit)[1]:
                 self.wake()
             raise
         keep = [calls] if asynchronous else None
@@ -215,6 +215,7 @@ class Kernels:
                 if group.failure is None and time.monotonic() >= end:
                     group.revoke(group.DESTROYED)
                 time.sleep(TICK)
+            self.queue.retire()  # gives up the memory that they keep
             self.check()
         except RuntimeError as error:  # of CUDA, also for all later calls
             group.revoke(f"its kernels have failed: {error}")
