@@ -35,6 +35,10 @@ WEFT_DEVICE_SLOW_PATH Error end_of_wait(const abi::WindowTable* table, uint64_t 
                                         uint32_t notification) {
   abi::WindowStatus* const status = status_of(table);
   pause();
+  volatile abi::WindowStatus& observed = *status;
+  observed.waiting_rank = rank;
+  observed.waiting_counter = notification;
+  observed.waits = observed.waits + 1;
   if (load_volatile(&status->cancelled) != 0)
     return report(Thread(), status, Error::failed, rank, notification);
   if (load_volatile(&status->error) != 0) return Error::failed;

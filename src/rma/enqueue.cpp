@@ -297,8 +297,8 @@ int Window::failed_rank(int told) {
   };
   (void)instance.failures.look_now(monotonic_ns());
   if (has_failed(told)) return told;
-  const auto failed = instance.failures.first_failed(*comm->group);
-  return failed ? rank_of(*failed) : told;
+  const std::vector<core::ProcessId> failed = instance.failures.failed_in(*comm);
+  return failed.empty() ? told : rank_of(failed.front());
 }
 
 DeviceStatus Window::take_device_status() {

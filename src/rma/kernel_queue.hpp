@@ -83,6 +83,8 @@ class KernelQueue final : private core::Poller {
   void finish(Request& request, Status outcome);
   void reply(uint64_t number, uint64_t value, device::Error error);
   void report(int rank, device::Error error);
+  void observe_waits();
+  void publish_wait(uint64_t now);
   [[nodiscard]] Status usable(int rank) const;
   [[nodiscard]] Peer& peer(int rank) const { return window_.peers[static_cast<size_t>(rank)]; }
 
@@ -102,6 +104,12 @@ class KernelQueue final : private core::Poller {
   uint64_t created_ = 0;               ///< number of requests
   Slab<Request> requests_{size_t{1} << 20};
   bool abandoned_ = false;
+  // Waits of kernels, for `weft hang`.
+  uint32_t waits_seen_ = 0;                ///< WindowStatus::waits
+  core::Operands waited_for_;              ///< what the wait is for
+  uint64_t looked_ns_ = 0, waits_ns_ = 0;  ///< last look, last change of `waits`
+  uint64_t waiting_since_ns_ = 0;          ///< 0: no kernel waits
+  wait_table::Record* record_ = nullptr;   ///< of the published wait
 };
 
 }  // namespace weft::rma
