@@ -151,15 +151,15 @@ class Target {
     return detail::bits<typename detail::WordOf<sizeof(T)>::type>(value);
   }
   template <class T>
-  WEFT_DEVICE_FUNCTION T remote_atomic(uint64_t disp, abi::QueueRecord::Kind kind, abi::QueueRecord::Type type,
-                                       T operand, T compare) const {
+  WEFT_DEVICE_FUNCTION T remote_atomic(uint64_t disp, abi::QueueRecord::Kind kind,
+                                       abi::QueueRecord::Type type, T operand, T compare) const {
     using Word = typename detail::WordOf<sizeof(T)>::type;
     if (!contains(disp, sizeof(T))) {
       (void)fail(Thread(), 0);
       return T{};
     }
-    return detail::bits<T>(static_cast<Word>(detail::atomic_remote(table_, rank_, disp * disp_unit_, kind, type,
-                                                                   word_of(operand), word_of(compare))));
+    return detail::bits<T>(static_cast<Word>(detail::atomic_remote(
+        table_, rank_, disp * disp_unit_, kind, type, word_of(operand), word_of(compare))));
   }
 
   const abi::WindowTable* table_;

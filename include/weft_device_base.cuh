@@ -40,8 +40,8 @@ struct WindowStatus {
   uint32_t counter;    ///< index of the notification
   uint32_t cancelled;  ///< written by the host: 1 when a process of the window has ended
   // Of a thread that waits, for observers: written again and again while a wait lasts, by any of the threads.
-  uint32_t waits;          ///< changes
-  int32_t waiting_rank;    ///< for a rank; -1: for the notification below
+  uint32_t waits;        ///< changes
+  int32_t waiting_rank;  ///< for a rank; -1: for the notification below
   uint32_t waiting_counter;
   uint32_t unused;
 };

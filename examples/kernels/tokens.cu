@@ -30,8 +30,8 @@ __device__ tokens::Error meet(unsigned* words, unsigned turn, tokens::Error erro
   return static_cast<tokens::Error>(*static_cast<volatile unsigned*>(words + 1));
 }
 
-__global__ void __launch_bounds__(threads) exchange(const void* handle, tokens::Layout layout, const float* data,
-                                                    const int* experts, unsigned* words) {
+__global__ void __launch_bounds__(threads) exchange(const void* handle, tokens::Layout layout,
+                                                    const float* data, const int* experts, unsigned* words) {
   unsigned turn = 0;
   (void)tokens::round(weft::device::Block(), weft::device::Window(handle), layout, data, experts,
                       static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x),
@@ -53,7 +53,8 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   check(cudaGetDeviceCount(&devices));
   check(cudaSetDevice(rank % devices));
-  const tokens::Layout layout{ranks, argc > 1 ? std::atoi(argv[1]) : 1024, argc > 2 ? std::atoi(argv[2]) : 1024};
+  const tokens::Layout layout{ranks, argc > 1 ? std::atoi(argv[1]) : 1024,
+                              argc > 2 ? std::atoi(argv[2]) : 1024};
   const size_t words = layout.words(), size = static_cast<size_t>(layout.tokens) * layout.width;
   std::vector<float> data(size), results(size);
   std::vector<int> experts(layout.tokens);
@@ -70,8 +71,8 @@ int main(int argc, char** argv) {
   check(cudaMemcpy(experts_on_gpu, experts.data(), experts.size() * sizeof(int), cudaMemcpyHostToDevice));
   MPI_Win window;
   void* handle = nullptr;
-  MPI_Win_create(memory, static_cast<MPI_Aint>(words * sizeof(float)), sizeof(float), MPI_INFO_NULL, MPI_COMM_WORLD,
-                 &window);
+  MPI_Win_create(memory, static_cast<MPI_Aint>(words * sizeof(float)), sizeof(float), MPI_INFO_NULL,
+                 MPI_COMM_WORLD, &window);
   MPIX_Win_create_notify(window, tokens::notifications);
   MPIX_Win_device_handle(window, &handle);
   for (int round = 0; round < 5; ++round) {
@@ -79,7 +80,7 @@ int main(int argc, char** argv) {
     check(cudaDeviceSynchronize());
     MPI_Barrier(MPI_COMM_WORLD);
     const double begin = MPI_Wtime();
-    exchange<<<ranks < 32 ? ranks : 32, threads>>>(handle, layout, on_gpu, experts_on_gpu, meeting);
+    exchange < <<ranks<32 ? ranks : 32, threads>>>(handle, layout, on_gpu, experts_on_gpu, meeting);
     check(cudaDeviceSynchronize());
     if (rank == 0) std::printf("round %d: %.3f ms\n", round, (MPI_Wtime() - begin) * 1e3);
   }
@@ -88,7 +89,8 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < size; ++i)
     wrong += results[i] != data[i] * static_cast<float>(experts[i / layout.width] + 1);
   MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == 0) std::printf(all == 0 ? "all tokens came back from their experts\n" : "%d wrong values\n", all);
+  if (rank == 0)
+    std::printf(all == 0 ? "all tokens came back from their experts\n" : "%d wrong values\n", all);
   MPI_Win_free(&window);
   MPI_Finalize();
   return all != 0;

@@ -42,7 +42,8 @@ WEFT_DEVICE_FUNCTION Error dispatch(Scope scope, const Window& window, const Lay
   for (int i = 0; i < layout.tokens; ++i) {
     if (experts[i] != to) continue;
     const uint64_t bytes = static_cast<uint64_t>(layout.width) * sizeof(float);
-    Error error = target.put(scope, layout.token(window.rank(), slot), data + int64_t{i} * layout.width, bytes);
+    Error error =
+        target.put(scope, layout.token(window.rank(), slot), data + int64_t{i} * layout.width, bytes);
     if (error == Error::none) error = target.put(scope, layout.number(window.rank(), slot), &i, sizeof i);
     if (error != Error::none) return error;
     ++slot;
@@ -64,14 +65,15 @@ WEFT_DEVICE_FUNCTION Error combine(Scope scope, const Window& window, const Layo
       token[i] = token[i] * static_cast<float>(window.rank() + 1);  // the expert
     scope.sync();
     const Error error =
-        target.put(scope, layout.result(numbers[layout.number(source, slot)]), own + layout.token(source, slot),
-                   static_cast<uint64_t>(layout.width) * sizeof(float));
+        target.put(scope, layout.result(numbers[layout.number(source, slot)]),
+                   own + layout.token(source, slot), static_cast<uint64_t>(layout.width) * sizeof(float));
     if (error != Error::none) return error;
   }
   return target.notify(scope, combined);
 }
 
-/// A round: `first`, `stride`: the ranks that this scope serves. A scope that waits is the only one of its GPU
+/// A round: `first`, `stride`: the ranks that this scope serves. A scope that waits is the only one of its
+/// GPU
 /// (`waits`), and the others wait for it with `meet`.
 template <class Scope, class Meet>
 WEFT_DEVICE_FUNCTION Error round(Scope scope, const Window& window, const Layout& layout, const float* data,

@@ -34,7 +34,7 @@ log::SlowPath not_started{"core.no_progress_thread", "operations progress inside
 constexpr uint64_t kSpinNs = 20'000;  // polled without a pause after progress
 // Time between two polls without progress: the first is the shortest, each next one twice as long.
 constexpr long kFirstIntervalNs = 10'000;
-constexpr long kMaxIntervalNs = 500'000;  // bounds the delay of one-sided operations by messages
+constexpr long kMaxIntervalNs = 500'000;       // bounds the delay of one-sided operations by messages
 constexpr uint64_t kKernelSpinNs = 1'000'000;  // while kernels may request operations: their waits are short
 constexpr long kMaxKernelIntervalNs = 50'000;
 constexpr long kRestNs = 10'000'000;  // nothing in flight: peers may still wait for credit or a connection
@@ -111,7 +111,8 @@ void ProgressThread::run() {
       const uint32_t state = state_.load(std::memory_order_acquire);
       if (state == ending) return;
       futex_wait(state_, state, state == resting ? kRestNs : interval);
-      interval = state == resting ? kFirstIntervalNs : std::min(2 * interval, kernels ? kMaxKernelIntervalNs : kMaxIntervalNs);
+      interval = state == resting ? kFirstIntervalNs
+                                  : std::min(2 * interval, kernels ? kMaxKernelIntervalNs : kMaxIntervalNs);
       uint32_t expected = resting;
       state_.compare_exchange_strong(expected, polling);
     }

@@ -265,8 +265,13 @@ Status Counters::pin_host_words() {
 Result<abi::WindowPeer> Counters::describe(int rank) const {
   const rma::Peer& peer = window_.peers[static_cast<size_t>(rank)];
   const Peer& own = peers_[static_cast<size_t>(rank)];
-  abi::WindowPeer entry{0, peer.size, static_cast<uint64_t>(peer.disp_unit),
-                        peer.size / static_cast<uint64_t>(peer.disp_unit), 0, own.notifications, 0};
+  abi::WindowPeer entry{0,
+                        peer.size,
+                        static_cast<uint64_t>(peer.disp_unit),
+                        peer.size / static_cast<uint64_t>(peer.disp_unit),
+                        0,
+                        own.notifications,
+                        0};
   if (!window_.instance.same_host(peer.process)) {
     entry.remote = 1;
     return entry;
@@ -274,9 +279,9 @@ Result<abi::WindowPeer> Counters::describe(int rank) const {
   const transport::rma::Target& counters = own.gpu != nullptr ? *own.gpu : *own.target;
   const std::string who = "rank " + std::to_string(rank);
   if (counters.direct() == nullptr || !counters.memory().on_device())
-    return Error(Errc::unsupported,
-                 "this GPU cannot access the notification counters of " + who +
-                     (counters.caps().reason.empty() ? ", which are in host memory" : ": " + counters.caps().reason));
+    return Error(Errc::unsupported, "this GPU cannot access the notification counters of " + who +
+                                        (counters.caps().reason.empty() ? ", which are in host memory"
+                                                                        : ": " + counters.caps().reason));
   if (peer.size != 0 && (!peer.on_device || peer.memory->direct() == nullptr))
     return Error(Errc::unsupported, "this GPU cannot access the window memory of " + who +
                                         (peer.on_device ? ": " + peer.memory->caps().reason
@@ -307,8 +312,8 @@ Status Counters::make_table() {
   auto table = device::allocate_scratch(memory_, 2 * one + sizeof(abi::Queue));
   if (!table) return std::move(table).error();
   table_ = *table;
-  abi::WindowTable head{abi::kVersion, window_.comm->rank(), window_.size(), 0, 0,
-                        reinterpret_cast<uint64_t>(status_), 0, 0};
+  abi::WindowTable head{
+      abi::kVersion, window_.comm->rank(), window_.size(), 0, 0, reinterpret_cast<uint64_t>(status_), 0, 0};
   abi::Queue queue{};
   if (spans_) {
     WEFT_TRY(pin_host_words());

@@ -18,7 +18,7 @@
 namespace weft::device::abi {
 struct WindowPeer;
 struct WindowStatus;
-}
+}  // namespace weft::device::abi
 
 namespace weft::rma {
 
@@ -96,9 +96,9 @@ class Counters {
 
   Window& window_;
   const uint32_t notifications_;
-  const bool spans_;        ///< several hosts
-  device::UserStream gpu_;  ///< of `memory_`; its handle is null
-  device::Memory memory_;   ///< of the words in GPU memory; none: all are in host memory
+  const bool spans_;            ///< several hosts
+  device::UserStream gpu_;      ///< of `memory_`; its handle is null
+  device::Memory memory_;       ///< of the words in GPU memory; none: all are in host memory
   std::byte* words_ = nullptr;  ///< in GPU memory
   std::byte* host_ = nullptr;   ///< words in host memory
   transport::rma::Id gpu_region_ = transport::rma::kNoId, host_region_ = transport::rma::kNoId;

@@ -10,6 +10,7 @@
 #include "launch/launch.hpp"
 #include "rma/counters.hpp"
 #include "rma/exchange.hpp"
+#include "rma/now.hpp"
 #include "rma/window.hpp"
 #include "weft_device.cuh"
 
@@ -17,6 +18,16 @@ namespace weft::rma {
 namespace {
 
 Error unsupported(std::string why) { return {Errc::unsupported, std::move(why)}; }
+
+/// The rank of an error that a failure has caused, which a kernel may not know.
+int failed_rank(Window& window, int told) {
+  core::FailureDetector& failures = window.instance.failures;
+  (void)failures.look_now(monotonic_ns());
+  const Peer* const peer = window.find_peer(told);
+  if (peer != nullptr && failures.failed(peer->process)) return told;
+  const std::vector<core::ProcessId> failed = failures.failed_in(*window.comm);
+  return failed.empty() ? told : window.rank_of(failed.front());
+}
 
 }  // namespace
 
@@ -290,17 +301,6 @@ Result<void*> Window::device_handle() {
   return reinterpret_cast<void*>(*table);
 }
 
-/// The rank of an error that a failure has caused, which a kernel may not know.
-int Window::failed_rank(int told) {
-  const auto has_failed = [&](int rank) {
-    return rank >= 0 && rank < size() && instance.failures.failed(peers[static_cast<size_t>(rank)].process);
-  };
-  (void)instance.failures.look_now(monotonic_ns());
-  if (has_failed(told)) return told;
-  const std::vector<core::ProcessId> failed = instance.failures.failed_in(*comm);
-  return failed.empty() ? told : rank_of(failed.front());
-}
-
 DeviceStatus Window::take_device_status() {
   DeviceStatus found;
   device::abi::WindowStatus* const status = counters == nullptr ? nullptr : counters->status();
@@ -321,7 +321,7 @@ DeviceStatus Window::take_device_status() {
       break;
     default:
       found.error_class = launch::continues_on_failure() ? kProcFailed : kProcAborted;
-      found.rank = failed_rank(found.rank);
+      found.rank = failed_rank(*this, found.rank);
   }
   return found;
 }

@@ -32,9 +32,9 @@ struct DeviceStatus {
   int rank = -1;  ///< that the failed call was about; -1: this one
   int notification = 0;
 };
-inline constexpr int kPending = 18;      ///< MPI_ERR_PENDING of the ABI: a wait of a kernel timed out
-inline constexpr int kOther = 16;  ///< MPI_ERR_OTHER: an operation on another host has failed
+inline constexpr int kPending = 18;        ///< MPI_ERR_PENDING of the ABI: a wait of a kernel timed out
+inline constexpr int kOther = 16;          ///< MPI_ERR_OTHER: an operation on another host has failed
 inline constexpr int kProcFailed = 16001;  ///< MPIX_ERR_PROC_FAILED
-inline constexpr int kProcAborted = 58;  ///< MPI_ERR_PROC_ABORTED of the ABI
+inline constexpr int kProcAborted = 58;    ///< MPI_ERR_PROC_ABORTED of the ABI
 
 }  // namespace weft::rma

@@ -40,8 +40,8 @@ void Messages::on_kernel_put(core::ProcessId source, const KernelPutMessage& mes
   if (message.length != 0) {
     std::byte* address = nullptr;
     const OwnMemory* const own = window->own_memory(message.offset, message.length, address);
-    if (own == nullptr || !copy::execute(copy::plain(address, own->memory), copy::plain(&message + 1),
-                                         message.length))
+    if (own == nullptr ||
+        !copy::execute(copy::plain(address, own->memory), copy::plain(&message + 1), message.length))
       return dropped.add();
   }
   if (message.signal == 0) return;

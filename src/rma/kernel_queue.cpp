@@ -23,8 +23,8 @@ counters::Counter requested("window.kernel_requests", counters::Unit::events,
 
 /// Records taken in one poll, so that messages of peers are delivered in between.
 constexpr int kMaxRecordsPerPoll = 64;
-/// Time between two looks at what kernels wait for, and time without a sign of a wait after which it has ended: a
-/// thread gives one every 1024 polls.
+/// Time between two looks at what kernels wait for, and time without a sign of a wait after which it has
+/// ended: a thread gives one every 1024 polls.
 constexpr uint64_t kLookIntervalNs = 10'000'000, kMaxQuietNs = 200'000'000;
 /// Messages that wait for capacity to one peer, before no more records are taken.
 constexpr size_t kMaxBacklog = 64;
@@ -59,7 +59,11 @@ device::Error error_of(const Status& outcome) {
 }  // namespace
 
 KernelQueue::KernelQueue(Window& window, const device::UserStream& gpu, abi::WindowStatus& status)
-    : window_(window), gpu_(gpu), status_(status), newest_(abi::Queue::kReplies), lanes_(window.peers.size()) {}
+    : window_(window),
+      gpu_(gpu),
+      status_(status),
+      newest_(abi::Queue::kReplies),
+      lanes_(window.peers.size()) {}
 
 Result<std::unique_ptr<KernelQueue>> KernelQueue::create(Window& window, const device::UserStream& gpu,
                                                          abi::WindowStatus& status) {
@@ -142,7 +146,8 @@ void KernelQueue::observe_waits() {
 void KernelQueue::publish_wait(uint64_t now) {
   static const char kCaller[] = "kernel";
   core::Operands wait{wait_table::What::window_operations, status_.waiting_rank};
-  if (wait.rank < 0) wait = {wait_table::What::window_notification, -1, static_cast<int>(status_.waiting_counter)};
+  if (wait.rank < 0)
+    wait = {wait_table::What::window_notification, -1, static_cast<int>(status_.waiting_counter)};
   if (waiting_since_ns_ == 0 || wait.what != waited_for_.what || wait.rank != waited_for_.rank ||
       wait.tag != waited_for_.tag) {
     if (record_ != nullptr) window_.instance.waits.withdraw(*std::exchange(record_, nullptr));
@@ -157,7 +162,8 @@ void KernelQueue::publish_wait(uint64_t now) {
 /// Executes a record. Returns false if its target has no capacity: later.
 bool KernelQueue::take(const Record& in_ring, const std::byte* payload) {
   const Record record = in_ring;
-  if (record.rank >= 0 && lanes_[static_cast<size_t>(record.rank)].backlog.size() >= kMaxBacklog) return false;
+  if (record.rank >= 0 && lanes_[static_cast<size_t>(record.rank)].backlog.size() >= kMaxBacklog)
+    return false;
   requested.add();
   if (record.reply != 0) newest_[(record.reply - 1) % abi::Queue::kReplies] = record.reply;
   if (record.kind == Record::flush) {
@@ -207,8 +213,8 @@ KernelQueue::Request* KernelQueue::create(const Record& record, int rank) {
 void KernelQueue::finish(Request& request, Status outcome) {
   const Record record = request.record;
   if (request.rank >= 0) --lanes_[static_cast<size_t>(request.rank)].pending;
-  if (request.operation != nullptr) std::memcpy(&request.value, request.operation->data.data(),
-                                                request.operation->data.size());
+  if (request.operation != nullptr)
+    std::memcpy(&request.value, request.operation->data.data(), request.operation->data.size());
   if (outcome.ok() && record.kind == Record::put && record.signal != 0) {  // the data are in place
     Record signal = record;
     signal.bytes = 0;
@@ -331,8 +337,8 @@ void KernelQueue::flushed(int rank, uint64_t number) {
 
 /// Sends a small put, and its signal, as one message.
 void KernelQueue::send_put(int rank, const Record& record, const std::byte* payload) {
-  KernelPutMessage message{WindowHandler::kernel_put, {}, record.signal, window_.comm->id, record.offset,
-                           record.bytes};
+  KernelPutMessage message{
+      WindowHandler::kernel_put, {}, record.signal, window_.comm->id, record.offset, record.bytes};
   if (record.bytes != 0) count_move(true, record.bytes);
   send(rank, reinterpret_cast<const std::byte*>(&message), sizeof message, payload, record.bytes);
   lanes_[static_cast<size_t>(rank)].unflushed = true;

@@ -35,7 +35,7 @@ class KernelQueue final : private core::Poller {
   [[nodiscard]] Status settle(int rank);
   /// A rank has failed: requests of it end.
   void lose(int rank, const Error& why);
-  /// The window is revoked: no request begins any more, and those that wait for messages end.
+  /// The window is revoked: no request begins any more, and requests that wait for messages end.
   void abandon(const Error& why);
   /// Number of requests in flight.
   [[nodiscard]] size_t pending() const { return requests_.live(); }
@@ -96,12 +96,12 @@ class KernelQueue final : private core::Poller {
   std::byte* payload_ = nullptr;
   device::abi::QueueReply* replies_ = nullptr;
   uint64_t* read_word_ = nullptr;
-  uint64_t read_ = 0;                  ///< records taken
-  std::vector<uint64_t> newest_;       ///< for each slot: number of the newest reply that was asked for
-  std::vector<Lane> lanes_;            ///< by rank
-  size_t backlogs_ = 0;                ///< lanes with a backlog
-  uint64_t flushes_ = 0;               ///< number of flush messages
-  uint64_t created_ = 0;               ///< number of requests
+  uint64_t read_ = 0;             ///< records taken
+  std::vector<uint64_t> newest_;  ///< for each slot: number of the newest reply that was asked for
+  std::vector<Lane> lanes_;       ///< by rank
+  size_t backlogs_ = 0;           ///< lanes with a backlog
+  uint64_t flushes_ = 0;          ///< number of flush messages
+  uint64_t created_ = 0;          ///< number of requests
   Slab<Request> requests_{size_t{1} << 20};
   bool abandoned_ = false;
   // Waits of kernels, for `weft hang`.

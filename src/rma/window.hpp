@@ -259,7 +259,6 @@ class Window final : public core::Counted {
   [[nodiscard]] Status create_stream_counters();
   [[nodiscard]] Status drop_counters();
   [[nodiscard]] Status settle_stream();
-  [[nodiscard]] int failed_rank(int told);
 
   /// Checks rank, epoch and range. Precondition: area.rank is not kProcNull.
   [[nodiscard]] Status locate(const Area& area, Place& place);

@@ -19,7 +19,10 @@ constexpr size_t kBytes = size_t{64} * (64 << 10);
 constexpr int kWarmUp = 3;
 
 struct HostsWindow {
-  HostsWindow() : memory(Kind::device, kBytes, device), buffer(Kind::device, kBytes, device), result(Kind::device, 64, device) {
+  HostsWindow()
+      : memory(Kind::device, kBytes, device),
+        buffer(Kind::device, kBytes, device),
+        result(Kind::device, 64, device) {
     memory.write(std::vector<char>(kBytes));
     buffer.write(pattern(kBytes, rank, 1));
     MPI_Win_create(memory.data(), kBytes, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
@@ -36,24 +39,28 @@ struct HostsWindow {
   double run(const char* name, unsigned blocks, unsigned threads, long long bytes, int rounds) {
     static void* module = nullptr;
     auto& cuda = driver();
-    if (module == nullptr) expect(cuda.cuModuleLoadData(&module, weft_fatbin_hosts_kernels) == 0, "cuModuleLoadData");
+    if (module == nullptr)
+      expect(cuda.cuModuleLoadData(&module, weft_fatbin_hosts_kernels) == 0, "cuModuleLoadData");
     void* function = nullptr;
     expect(cuda.cuModuleGetFunction(&function, module, name) == 0, name);
     result.write(std::vector<char>(64));
     void *from = buffer.data(), *at = result.data();
     void* parameters[] = {&handle, &bytes, &rounds, &from, &at};
     MPI_Barrier(MPI_COMM_WORLD);
-    expect(driver().cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, nullptr, parameters, nullptr) == 0,
-           "launch");
+    expect(
+        driver().cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, nullptr, parameters, nullptr) == 0,
+        "launch");
     expect(cuda.cuCtxSynchronize() == 0, "cuCtxSynchronize");
     long long values[3];
     std::memcpy(values, result.read(0, sizeof values).data(), sizeof values);
     expect(values[0] == 0 && values[1] == static_cast<long long>(blocks),
-           std::string(name) + ": " + std::to_string(values[0]) + " errors, " + std::to_string(values[1]) + " ended");
+           std::string(name) + ": " + std::to_string(values[0]) + " errors, " + std::to_string(values[1]) +
+               " ended");
     if (values[0] != 0) {
       int code = 0, of = 0, notification = 0;
       MPIX_Win_device_status(win, &code, &of, &notification);
-      std::fprintf(stderr, "rank %d: %s: error class %d of rank %d, notification %d\n", rank, name, code, of, notification);
+      std::fprintf(stderr, "rank %d: %s: error class %d of rank %d, notification %d\n", rank, name, code, of,
+                   notification);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     return static_cast<double>(values[2]);
@@ -111,10 +118,11 @@ void figures() {
     puts.push_back(puts_us);
   }
   if (rank != 0) return;
-  std::printf("{\"put_notify_8B_us\": {\"kernel\": %.2f, \"host\": %.2f, \"more\": %.2f},\n"
-              " \"put_64KiB_64_blocks_GBps\": {\"kernel\": %.3f, \"host\": %.3f, \"ratio\": %.3f}}\n",
-              median(by_kernel), median(by_host), median(by_kernel) - median(by_host),
-              kBytes / median(blocks) / 1e3, kBytes / median(puts) / 1e3, median(puts) / median(blocks));
+  std::printf(
+      "{\"put_notify_8B_us\": {\"kernel\": %.2f, \"host\": %.2f, \"more\": %.2f},\n"
+      " \"put_64KiB_64_blocks_GBps\": {\"kernel\": %.3f, \"host\": %.3f, \"ratio\": %.3f}}\n",
+      median(by_kernel), median(by_host), median(by_kernel) - median(by_host), kBytes / median(blocks) / 1e3,
+      kBytes / median(puts) / 1e3, median(puts) / median(blocks));
   std::fflush(stdout);
 }
 

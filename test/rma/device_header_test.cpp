@@ -24,10 +24,14 @@ struct Ranks {
       std::vector<uint64_t> table((sizeof(abi::WindowTable) + n * sizeof(abi::WindowPeer)) /
                                   sizeof(uint64_t));
       auto* const head = reinterpret_cast<abi::WindowTable*>(table.data());
-      *head = {abi::kVersion, rank,
-               size,          0,
-               timeout_ns,    reinterpret_cast<uint64_t>(&status[static_cast<size_t>(rank)]),
-               0,             0};
+      *head = {abi::kVersion,
+               rank,
+               size,
+               0,
+               timeout_ns,
+               reinterpret_cast<uint64_t>(&status[static_cast<size_t>(rank)]),
+               0,
+               0};
       auto* const peers = reinterpret_cast<abi::WindowPeer*>(head + 1);
       for (size_t i = 0; i < n; ++i)
         peers[i] = {reinterpret_cast<uint64_t>(memory[i].data()),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kernels on weft_device.cuh without a GPU: host threads that execute the code of kernels on the memory of the
-// emulated driver, through its host aliases. They run at the same time as the host, and wait as kernels do.
+// Kernels on weft_device.cuh without a GPU: host threads that execute the code of kernels on the memory of
+// the emulated driver, through its host aliases. They run at the same time as the host, and wait as kernels
+// do.
 #pragma once
 #include <dlfcn.h>
 

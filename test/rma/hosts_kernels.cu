@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kernels on weft_device.cuh for device_api_hosts.cpp: windows of several hosts. Results are in memory of the GPU:
-// result[0] counts wrong values and errors, result[1] the threads or blocks that have ended, result[2] is ns.
+// Kernels on weft_device.cuh for device_api_hosts.cpp: windows of several hosts. Results are in memory of the
+// GPU: result[0] counts wrong values and errors, result[1] the threads or blocks that have ended, result[2]
+// is ns.
 #include "device_kernels.cuh"
 
 namespace {
@@ -41,7 +42,8 @@ extern "C" __global__ void hosts_ring_block(const void* handle, long long bytes,
   count(result, programs::ring(Window(handle), Block(), static_cast<int>(bytes / 8), rounds) != 0);
   end(result, begin);
 }
-extern "C" __global__ void hosts_atomics(const void* handle, long long, int rounds, void*, long long* result) {
+extern "C" __global__ void hosts_atomics(const void* handle, long long, int rounds, void*,
+                                         long long* result) {
   const uint64_t begin = weft::device::detail::now_ns();
   count(result, !programs::atomics(Window(handle), rounds));
   end(result, begin);

@@ -36,8 +36,7 @@ struct HostWindow {
   void run(int threads, const std::function<void(KernelWindow, int)>& body) const {
     const EmulatedHandle emulated(handle);
     std::vector<std::thread> blocks;
-    for (int i = 0; i < threads; ++i)
-      blocks.emplace_back([&, i] { body(KernelWindow(emulated.get()), i); });
+    for (int i = 0; i < threads; ++i) blocks.emplace_back([&, i] { body(KernelWindow(emulated.get()), i); });
     for (std::thread& block : blocks) block.join();
   }
   [[nodiscard]] int64_t* words() const {
@@ -117,7 +116,8 @@ void many_threads() {
     expect(in_kernel.flush(Thread()) == Error::none, "flush");
   });
   window.run(1, [&](KernelWindow in_kernel, int) {
-    expect(in_kernel.wait_notify(Thread(), 2, static_cast<uint64_t>(ranks) * kThreads) == Error::none, "wait");
+    expect(in_kernel.wait_notify(Thread(), 2, static_cast<uint64_t>(ranks) * kThreads) == Error::none,
+           "wait");
     for (int from = 0; from < ranks; ++from)
       for (int thread = 0; thread < kThreads; ++thread)
         for (int i = kPuts - 8; i < kPuts; ++i)
@@ -137,7 +137,8 @@ void sizes() {
       int64_t* const own = window.words();
       const size_t n = bytes / sizeof(int64_t);
       std::vector<int64_t> out(n), in(n);
-      for (size_t i = 0; i < n; ++i) out[i] = programs::value(rank, static_cast<int>(bytes), static_cast<int>(i));
+      for (size_t i = 0; i < n; ++i)
+        out[i] = programs::value(rank, static_cast<int>(bytes), static_cast<int>(i));
       const Target target = in_kernel.target(to);
       expect(target.put(Thread(), programs::kHalf, out.data(), bytes) == Error::none, "put");
       expect(target.flush(Thread()) == Error::none, "flush");
@@ -157,8 +158,8 @@ void with_the_host() {
   const HostWindow window;
   const int64_t value = rank + 7;
   MPI_Win_lock_all(0, window.win);
-  expect_class(MPIX_Put_notify(&value, 1, MPI_INT64_T, right(), 5, 1, MPI_INT64_T, window.win, 1), MPI_SUCCESS,
-               "put_notify");
+  expect_class(MPIX_Put_notify(&value, 1, MPI_INT64_T, right(), 5, 1, MPI_INT64_T, window.win, 1),
+               MPI_SUCCESS, "put_notify");
   window.run(1, [&](KernelWindow in_kernel, int) {
     expect(in_kernel.wait_notify(Thread(), 1) == Error::none, "a notification of a host");
     expect(window.words()[5] == left() + 7, "its data");

@@ -70,13 +70,14 @@ int main(int argc, char** argv) {
     threads.emplace_back([&, i] { errors[i] = wait(KernelWindow(emulated.get()), i); });
   for (std::thread& thread : threads) thread.join();
   for (int i = 0; i < 4; ++i)
-    expect(errors[i] == Error::failed, "wait " + std::to_string(i) + ": " + std::to_string(static_cast<int>(errors[i])));
+    expect(errors[i] == Error::failed,
+           "wait " + std::to_string(i) + ": " + std::to_string(static_cast<int>(errors[i])));
   int code = 0, of = 0, notification = -1;
   expect_class(MPIX_Win_device_status(win, &code, &of, &notification), MPI_SUCCESS, "device_status");
   expect(code == MPIX_ERR_PROC_FAILED, "status " + std::to_string(code));
   expect(of == ranks - 1, "rank " + std::to_string(of));
   if (failures == 0) std::printf("rank %d: the waits ended\n", rank);
   std::fflush(stdout);
-  usleep(300'000);  // the others name the first process that has ended
+  usleep(300'000);               // the others name the first process that has ended
   _exit(failures == 0 ? 0 : 1);  // a job with a dead process cannot be finalised
 }

@@ -20,19 +20,27 @@ using weft::device::Thread;
 /// A table of one rank with a queue, and the reader's side.
 struct Ring {
   explicit Ring(uint64_t timeout_ns)
-      : records(abi::Queue::kRecords), payload(abi::Queue::kRecords * abi::Queue::kPayloadBytes),
+      : records(abi::Queue::kRecords),
+        payload(abi::Queue::kRecords * abi::Queue::kPayloadBytes),
         replies(abi::Queue::kReplies) {
     queue.records = reinterpret_cast<uint64_t>(records.data());
     queue.payload = reinterpret_cast<uint64_t>(payload.data());
     queue.replies = reinterpret_cast<uint64_t>(replies.data());
     queue.read = reinterpret_cast<uint64_t>(&read);
-    table = {abi::kVersion, 0, 1, 0, timeout_ns, reinterpret_cast<uint64_t>(&status), 0,
+    table = {abi::kVersion,
+             0,
+             1,
+             0,
+             timeout_ns,
+             reinterpret_cast<uint64_t>(&status),
+             0,
              reinterpret_cast<uint64_t>(&queue)};
   }
   /// The next record; null: none.
   [[nodiscard]] const abi::QueueRecord* next() {
     const abi::QueueRecord& record = records[read % abi::Queue::kRecords];
-    return __atomic_load_n(&record.number, __ATOMIC_ACQUIRE) == static_cast<uint32_t>(read + 1) ? &record : nullptr;
+    return __atomic_load_n(&record.number, __ATOMIC_ACQUIRE) == static_cast<uint32_t>(read + 1) ? &record
+                                                                                                : nullptr;
   }
   [[nodiscard]] const char* payload_of_next() const {
     return payload.data() + read % abi::Queue::kRecords * abi::Queue::kPayloadBytes;
@@ -82,7 +90,8 @@ TEST(KernelQueue, ManyWriters) {
     ASSERT_EQ(record->bytes, (1 + i % 200) * sizeof(uint64_t));
     std::vector<uint64_t> data(record->bytes / sizeof(uint64_t));
     std::memcpy(data.data(), ring.payload_of_next(), record->bytes);
-    for (uint64_t k = 0; k < data.size(); ++k) ASSERT_EQ(data[k], writer << 48 | i << 16 | k) << "a torn record";
+    for (uint64_t k = 0; k < data.size(); ++k)
+      ASSERT_EQ(data[k], writer << 48 | i << 16 | k) << "a torn record";
     ring.take();
     ++total;
   }
@@ -112,8 +121,8 @@ TEST(KernelQueue, RepliesReachTheirThreads) {
     writers.emplace_back([&ring, writer] {
       for (uint64_t i = 0; i < kEach; ++i) {
         const uint64_t operand = writer << 32 | i;
-        EXPECT_EQ(detail::atomic_remote(&ring.table, 0, 0, abi::QueueRecord::add, abi::QueueRecord::uint64, operand,
-                                        0),
+        EXPECT_EQ(detail::atomic_remote(&ring.table, 0, 0, abi::QueueRecord::add, abi::QueueRecord::uint64,
+                                        operand, 0),
                   operand * 3);
       }
     });

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random one-sided traffic of kernels on the emulated driver against a serial model. In each round all ranks
 // draw the same plan: disjoint segments of every rank's window, each put by a thread of a rank or got by one,
-// and sums of atomic operations. Each thread notifies the ranks that it has put to; a rank compares its memory
-// as soon as all notifications have arrived, without a flush. usage: kernel_random (rounds|seconds) N [SEED]
+// and sums of atomic operations. Each thread notifies the ranks that it has put to; a rank compares its
+// memory as soon as all notifications have arrived, without a flush. usage: kernel_random (rounds|seconds) N
+// [SEED]
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -38,7 +39,8 @@ struct Plan {
   std::vector<Segment> segments;
   std::vector<Sum> sums;
   [[nodiscard]] static int64_t value(uint64_t round, int target, size_t word) {
-    return static_cast<int64_t>((round * 1000003 + static_cast<uint64_t>(target) * 7919 + word) * 2654435761u);
+    return static_cast<int64_t>((round * 1000003 + static_cast<uint64_t>(target) * 7919 + word) *
+                                2654435761u);
   }
   explicit Plan(uint64_t round) {
     std::mt19937_64 random(round);
@@ -47,10 +49,10 @@ struct Plan {
       for (size_t at = kSums; at < kWords;) {
         constexpr size_t kMost[] = {1, 4, 64, 512, 700, 3000};  // a record holds 512
         const size_t words = std::min(kWords - at, 1 + random() % kMost[draw(6)]);
-        constexpr Segment::Kind kKinds[] = {Segment::untouched, Segment::put, Segment::put, Segment::put_notify,
-                                            Segment::get};
-        segments.push_back({kKinds[draw(5)], target, draw(static_cast<size_t>(ranks)), draw(kThreads), at, words,
-                            static_cast<uint32_t>(draw(3))});
+        constexpr Segment::Kind kKinds[] = {Segment::untouched, Segment::put, Segment::put,
+                                            Segment::put_notify, Segment::get};
+        segments.push_back({kKinds[draw(5)], target, draw(static_cast<size_t>(ranks)), draw(kThreads), at,
+                            words, static_cast<uint32_t>(draw(3))});
         at += words;
       }
     for (int i = draw(6 * static_cast<size_t>(ranks)); i > 0; --i)
@@ -79,14 +81,16 @@ void execute(KernelWindow window, int thread, uint64_t round, const Plan& plan, 
     const Target target = window.target(segment.target);
     if (segment.kind == Segment::get) {
       expect(target.get(Thread(), segment.first, data.data(), bytes) == Error::none, "get");
-      expect(std::memcmp(data.data(), &before[static_cast<size_t>(segment.target)][segment.first], bytes) == 0,
-             "got data, round " + std::to_string(round));
+      expect(
+          std::memcmp(data.data(), &before[static_cast<size_t>(segment.target)][segment.first], bytes) == 0,
+          "got data, round " + std::to_string(round));
       continue;
     }
-    for (size_t i = 0; i < segment.words; ++i) data[i] = Plan::value(round, segment.target, segment.first + i);
-    const Error error = segment.kind == Segment::put
-                            ? target.put(Thread(), segment.first, data.data(), bytes)
-                            : target.put_notify(Thread(), segment.first, data.data(), bytes, segment.notification);
+    for (size_t i = 0; i < segment.words; ++i)
+      data[i] = Plan::value(round, segment.target, segment.first + i);
+    const Error error = segment.kind == Segment::put ? target.put(Thread(), segment.first, data.data(), bytes)
+                                                     : target.put_notify(Thread(), segment.first, data.data(),
+                                                                         bytes, segment.notification);
     expect(error == Error::none, "put");
     std::memset(data.data(), 0xee, bytes);  // the put has ended: the memory may be reused
   }
@@ -108,8 +112,7 @@ void one_round(const EmulatedHandle& handle, const int64_t* own, uint64_t round,
     model[static_cast<size_t>(sum.target)][static_cast<size_t>(sum.index)] += sum.value;
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)
-    threads.emplace_back(
-        [&, i] { execute(KernelWindow(handle.get()), i, round, plan, before); });
+    threads.emplace_back([&, i] { execute(KernelWindow(handle.get()), i, round, plan, before); });
   for (std::thread& thread : threads) thread.join();
   const KernelWindow window(handle.get());
   const std::vector<uint64_t> counts = plan.notifications();
@@ -132,7 +135,8 @@ int main(int argc, char** argv) {
   memory.write(std::vector<char>(kWords * sizeof(int64_t)));
   MPI_Win win;
   void* handle = nullptr;
-  MPI_Win_create(memory.data(), kWords * sizeof(int64_t), sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+  MPI_Win_create(memory.data(), kWords * sizeof(int64_t), sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD,
+                 &win);
   expect_class(MPIX_Win_create_notify(win, 4), MPI_SUCCESS, "create_notify");
   expect_class(MPIX_Win_device_handle(win, &handle), MPI_SUCCESS, "device_handle");
   MPI_Barrier(MPI_COMM_WORLD);
@@ -145,7 +149,8 @@ int main(int argc, char** argv) {
     const double begin = MPI_Wtime();
     for (int more = 1; more != 0; ++rounds) {
       one_round(emulated, own, seed * 1000000 + rounds, model);
-      int good = failures == 0 && (timed ? MPI_Wtime() - begin < limit : static_cast<double>(rounds + 1) < limit);
+      int good =
+          failures == 0 && (timed ? MPI_Wtime() - begin < limit : static_cast<double>(rounds + 1) < limit);
       MPI_Allreduce(&good, &more, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     }
   }

@@ -20,7 +20,8 @@ void exchange(int count, int width, int rounds) {
   memory.write(std::vector<char>(bytes));
   MPI_Win win;
   void* handle = nullptr;
-  MPI_Win_create(memory.data(), static_cast<MPI_Aint>(bytes), sizeof(float), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+  MPI_Win_create(memory.data(), static_cast<MPI_Aint>(bytes), sizeof(float), MPI_INFO_NULL, MPI_COMM_WORLD,
+                 &win);
   expect_class(MPIX_Win_create_notify(win, tokens::notifications), MPI_SUCCESS, "create_notify");
   expect_class(MPIX_Win_device_handle(win, &handle), MPI_SUCCESS, "device_handle");
   MPI_Barrier(MPI_COMM_WORLD);
@@ -34,8 +35,8 @@ void exchange(int count, int width, int rounds) {
     for (float& value : data) value = static_cast<float>(random() % 1000);
     for (int& expert : experts) expert = static_cast<int>(random() % static_cast<unsigned>(ranks));
     const weft::device::Window window(emulated.get());
-    const auto error = tokens::round(weft::device::Thread(), window, layout, data.data(), experts.data(), 0, 1,
-                                     [](weft::device::Error found) { return found; });
+    const auto error = tokens::round(weft::device::Thread(), window, layout, data.data(), experts.data(), 0,
+                                     1, [](weft::device::Error found) { return found; });
     expect(error == weft::device::Error::none, "a round of tokens");
     bool same = true;
     for (int i = 0; i < count; ++i)
