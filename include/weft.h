@@ -339,13 +339,11 @@ int MPIX_Win_wait_notify_enqueue(MPI_Win win, int notification_idx, MPI_Count va
 /* == Kernels == */
 
 /* Returns the address in GPU memory with which kernels construct a weft::device::Window (weft_device.cuh).
-   Requires MPIX_Win_create_notify; valid until MPIX_Win_free_notify or MPI_Win_free. Ranks of other hosts are
-   reached through the network. MPI_ERR_UNSUPPORTED_OPERATION, with rank and reason, if this GPU cannot access
-   the memory of all ranks of this host. */
+   Requires MPIX_Win_create_notify; valid until MPIX_Win_free_notify or MPI_Win_free. Has the ranks of all
+   hosts. MPI_ERR_UNSUPPORTED_OPERATION, with the reason: this GPU cannot access memory of this host. */
 int MPIX_Win_device_handle(MPI_Win win, void** handle);
-/* Returns the class of the first error that a kernel has met, the rank that it was about (-1: the calling
-   rank) and the counter, and resets it; MPI_SUCCESS: none. MPIX_ERR_PROC_FAILED, in jobs that do not continue
-   MPI_ERR_PROC_ABORTED: `rank` has failed. rank and notification_idx may be null. */
+/* Returns the class of the first error that a kernel has met (MPIX_ERR_PROC_FAILED: `rank` has failed), its
+   rank (-1: the calling rank) and counter, and resets it; MPI_SUCCESS: none. Both pointers may be null. */
 int MPIX_Win_device_status(MPI_Win win, int* errorclass, int* rank, int* notification_idx);
 
 /* Returns the address with which kernels construct a weft::device::PartitionedRequest (weft_device.cuh), to
