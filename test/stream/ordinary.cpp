@@ -41,11 +41,12 @@ void layouts(const OrderComm& ordered, const Plain& plain, int rounds) {
   constexpr int kMessages = 6;
   for (int round = 0; round < rounds; ++round) {
     const int n = round % 3 == 0 ? 6 : round % 3 == 1 ? 20 : 70;
-    const int sizes[3] = {n, n + 1, n + 2};
+    // A message is received within a slab of its own.
+    const int sizes[3] = {n, n + 1, n + 2}, slabs[3] = {kMessages * n, n + 1, n + 2};
     const size_t bytes =
         sizeof(int) * static_cast<size_t>(n) * static_cast<size_t>(n + 1) * static_cast<size_t>(n + 2);
-    Buffer in(Kind::device, bytes, device), out(Kind::device, bytes, device);
-    const auto data = pattern(bytes, rank, round), before = pattern(bytes, rank, round + 1);
+    Buffer in(Kind::device, bytes, device), out(Kind::device, kMessages * bytes, device);
+    const auto data = pattern(bytes, rank, round), before = pattern(kMessages * bytes, rank, round + 1);
     in.write(data);
     out.write(before);
     std::vector<char> host_in = data, host_out = before;
@@ -55,9 +56,9 @@ void layouts(const OrderComm& ordered, const Plain& plain, int rounds) {
       const int x = 1 + static_cast<int>(random_below(static_cast<unsigned>(edge)));
       const int parts[3] = {i % 3 == 0 ? 1 : x, i % 3 == 1 ? 1 : edge, i % 3 == 2 ? 1 : edge};
       const int swapped[3] = {parts[1], parts[2], parts[0]};
-      const int from[3] = {0, i % 2, 1}, to[3] = {n / 2, n / 2, i % 2};
+      const int from[3] = {0, i % 2, 1}, to[3] = {n * i + n / 2, n / 2, i % 2};
       sent[i] = block(sizes, parts, from);
-      received[i] = block(sizes, swapped, to);
+      received[i] = block(slabs, swapped, to);
     }
     const auto exchange = [&](MPI_Comm comm, char* from, char* to) {
       MPI_Request requests[2 * kMessages];
@@ -73,12 +74,11 @@ void layouts(const OrderComm& ordered, const Plain& plain, int rounds) {
     };
     exchange(ordered.comm, in.data(), out.data());
     // Contiguous at one end, and a message that is shorter than its receive.
-    MPI_Sendrecv(in.data(), 1, sent[0], right(), 10, in.data(), 7, MPI_INT, MPI_PROC_NULL, 10, ordered.comm,
-                 MPI_STATUS_IGNORE);
     int ints = 0;
-    MPI_Type_size(sent[1], &ints);
+    MPI_Type_size(sent[0], &ints);
     ints /= static_cast<int>(sizeof(int));
-    MPI_Recv(out.data(), 2 * ints, MPI_INT, left(), 10, ordered.comm, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(in.data(), 1, sent[0], right(), 10, out.data(), 2 * ints, MPI_INT, left(), 10, ordered.comm,
+                 MPI_STATUS_IGNORE);
     MPI_Sendrecv(out.data(), std::min(ints, 3), MPI_INT, left(), 11, out.data(), 1, received[1], right(), 11,
                  ordered.comm, MPI_STATUS_IGNORE);
     ordered.synchronize();
@@ -87,7 +87,10 @@ void layouts(const OrderComm& ordered, const Plain& plain, int rounds) {
                  plain.comm, MPI_STATUS_IGNORE);
     MPI_Sendrecv(host_out.data(), std::min(ints, 3), MPI_INT, left(), 11, host_out.data(), 1, received[1],
                  right(), 11, plain.comm, MPI_STATUS_IGNORE);
-    expect(out.read() == host_out, "layouts, round " + std::to_string(round));
+    const auto result = out.read();
+    const auto wrong = std::mismatch(result.begin(), result.end(), host_out.begin()).first - result.begin();
+    expect(result == host_out, "layouts, round " + std::to_string(round) + ", byte " + std::to_string(wrong) +
+                                   " of " + std::to_string(result.size()) + ", edge " + std::to_string(edge));
     for (int i = 0; i < kMessages; ++i) MPI_Type_free(&sent[i]), MPI_Type_free(&received[i]);
   }
 }
