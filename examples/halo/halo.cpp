@@ -189,8 +189,8 @@ class Graph {
   CUgraphExec executable_ = nullptr;
 };
 
-/// The grid of ranks, once more in the order of the stream. `kernels`: all ranks promise that its calls use GPU
-/// memory and no wildcards.
+/// The grid of ranks, once more in the order of the stream. `kernels`: all ranks promise that its calls use
+/// GPU memory and no wildcards.
 struct OrderedGrid {
   OrderedGrid(MPI_Comm grid, CUstream gpu_stream, bool kernels) {
     MPI_Info info;
@@ -275,11 +275,10 @@ bool run(const Options& options, const Part& part, MPI_Comm grid, Calls calls) {
   int rank;
   MPI_Comm_rank(grid, &rank);
   if (rank == 0)
-    std::printf(
-        "%s: %s; by the host %.1f us, in the stream %.1f us, in a graph %.1f us, graph / host %.3f\n",
-        calls == Calls::neighbor ? "MPI_Neighbor_alltoallw" : "MPI_Isend and MPI_Irecv",
-        right != 0 ? "right" : "WRONG", 1e6 * median(host_times), 1e6 * median(stream_times),
-        1e6 * median(graph_times), median(graph_times) / median(host_times));
+    std::printf("%s: %s; by the host %.1f us, in the stream %.1f us, in a graph %.1f us, graph / host %.3f\n",
+                calls == Calls::neighbor ? "MPI_Neighbor_alltoallw" : "MPI_Isend and MPI_Irecv",
+                right != 0 ? "right" : "WRONG", 1e6 * median(host_times), 1e6 * median(stream_times),
+                1e6 * median(graph_times), median(graph_times) / median(host_times));
   return right != 0;
 }
 

@@ -16,8 +16,8 @@ void Engine::launch(int, int) { throw EngineError(stream_problem()); }
 #ifdef WEFT_H
 namespace {
 
-// A ring of the ranks whose calls are enqueued in the stream of the sweeps. All ranks promise GPU memory and no
-// wildcards, so kernels execute the calls within a host.
+// A ring of the ranks whose calls are enqueued in the stream of the sweeps. All ranks promise GPU memory and
+// no wildcards, so kernels execute the calls within a host.
 class StreamHalo final : public Halo {
  public:
   StreamHalo(Engine& engine, const Position& place) : engine_(engine), place_(place) {

@@ -45,7 +45,7 @@ Status enqueue(Communicator& comm, Arguments&&... arguments) {
   return queue_of(comm).collective(prepared.call);
 }
 
-/// Reductions: the host executes those that no kernel computes.
+/// Reductions: without a kernel the host executes the call.
 template <class Prepared>
 Outcome reduction(const char* call, const void* sendbuf, void* recvbuf, MPI_Count count, Datatype& type,
                   Op& op, Communicator& comm, const Form& form) {
@@ -64,11 +64,10 @@ template <class Prepared>
 Outcome exchange(const char* call, const void* sendbuf, MPI_Count sendcount, Datatype& sendtype,
                  void* recvbuf, MPI_Count recvcount, Datatype& recvtype, Communicator& comm,
                  const Form& form) {
-  return collective(
-      call, comm, form,
-      [=, &comm, out = ordered::keep(sendtype), in = ordered::keep(recvtype)]() -> Status {
-        return enqueue<Prepared>(comm, sendbuf, sendcount, *out, recvbuf, recvcount, *in);
-      });
+  return collective(call, comm, form,
+                    [=, &comm, out = ordered::keep(sendtype), in = ordered::keep(recvtype)]() -> Status {
+                      return enqueue<Prepared>(comm, sendbuf, sendcount, *out, recvbuf, recvcount, *in);
+                    });
 }
 
 Outcome broadcast(const char* call, void* buffer, MPI_Count count, Datatype& type, int root,
@@ -81,8 +80,8 @@ Outcome broadcast(const char* call, void* buffer, MPI_Count count, Datatype& typ
 Outcome barrier(const char* call, Communicator& comm, const Form& form) {
   return collective(call, comm, form, [&comm]() -> Status {
     void* const word = queue_of(comm).barrier_word();
-    return enqueue<weft::api::prepare::Allreduce>(comm, MPI_IN_PLACE, word, MPI_Count{1}, *to_datatype(MPI_INT),
-                                       *to_op(MPI_SUM));
+    return enqueue<weft::api::prepare::Allreduce>(comm, MPI_IN_PLACE, word, MPI_Count{1},
+                                                  *to_datatype(MPI_INT), *to_op(MPI_SUM));
   });
 }
 
@@ -122,19 +121,19 @@ Outcome Barrier_init(const char* call, Communicator& comm, Info*, MPI_Request* r
 }
 
 /// The three forms of a collective, by a function with the arguments of the blocking form and the form.
-#define WEFT_FORMS(Name, name, parameters, run_form)                                                      \
-  Outcome Name(const char* call, WEFT_UNPACK parameters, Communicator& comm) {                            \
-    const Form form;                                                                                      \
-    return run_form;                                                                                      \
-  }                                                                                                       \
-  Outcome I##name(const char* call, WEFT_UNPACK parameters, Communicator& comm, MPI_Request* request) {   \
-    const Form form{request, false};                                                                      \
-    return run_form;                                                                                      \
-  }                                                                                                       \
-  Outcome Name##_init(const char* call, WEFT_UNPACK parameters, Communicator& comm, Info*,                \
-                      MPI_Request* request) {                                                             \
-    const Form form{request, true};                                                                       \
-    return run_form;                                                                                      \
+#define WEFT_FORMS(Name, name, parameters, run_form)                                                    \
+  Outcome Name(const char* call, WEFT_UNPACK parameters, Communicator& comm) {                          \
+    const Form form;                                                                                    \
+    return run_form;                                                                                    \
+  }                                                                                                     \
+  Outcome I##name(const char* call, WEFT_UNPACK parameters, Communicator& comm, MPI_Request* request) { \
+    const Form form{request, false};                                                                    \
+    return run_form;                                                                                    \
+  }                                                                                                     \
+  Outcome Name##_init(const char* call, WEFT_UNPACK parameters, Communicator& comm, Info*,              \
+                      MPI_Request* request) {                                                           \
+    const Form form{request, true};                                                                     \
+    return run_form;                                                                                    \
   }
 #define WEFT_UNPACK(...) __VA_ARGS__
 
@@ -145,8 +144,8 @@ WEFT_FORMS(Allreduce, allreduce,
            reduction<weft::api::prepare::Allreduce>(call, sendbuf, recvbuf, count, type, op, comm, form))
 WEFT_FORMS(Reduce_scatter_block, reduce_scatter_block,
            (const void* sendbuf, void* recvbuf, MPI_Count recvcount, Datatype& type, Op& op),
-           reduction<weft::api::prepare::ReduceScatterBlock>(call, sendbuf, recvbuf, recvcount, type, op, comm,
-                                                             form))
+           reduction<weft::api::prepare::ReduceScatterBlock>(call, sendbuf, recvbuf, recvcount, type, op,
+                                                             comm, form))
 WEFT_FORMS(Allgather, allgather,
            (const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, void* recvbuf, MPI_Count recvcount,
             Datatype& recvtype),
@@ -161,8 +160,8 @@ WEFT_FORMS(Neighbor_allgather, neighbor_allgather,
            (const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, void* recvbuf, MPI_Count recvcount,
             Datatype& recvtype),
            neighborhood(call,
-                        weft::api::prepare::NeighborAllgather(sendbuf, sendcount, sendtype, recvbuf, recvcount,
-                                                              recvtype, comm),
+                        weft::api::prepare::NeighborAllgather(sendbuf, sendcount, sendtype, recvbuf,
+                                                              recvcount, recvtype, comm),
                         comm, form))
 WEFT_FORMS(Neighbor_allgatherv, neighbor_allgatherv,
            (const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, void* recvbuf,
@@ -189,8 +188,8 @@ WEFT_FORMS(Neighbor_alltoallw, neighbor_alltoallw,
            (const void* sendbuf, CountArray sendcounts, const MPI_Aint* sdispls, DatatypeArray sendtypes,
             void* recvbuf, CountArray recvcounts, const MPI_Aint* rdispls, DatatypeArray recvtypes),
            neighborhood(call,
-                        weft::api::prepare::NeighborAlltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
-                                                              recvcounts, rdispls, recvtypes, comm),
+                        weft::api::prepare::NeighborAlltoallw(sendbuf, sendcounts, sdispls, sendtypes,
+                                                              recvbuf, recvcounts, rdispls, recvtypes, comm),
                         comm, form))
 
 }  // namespace weft::api::kernels

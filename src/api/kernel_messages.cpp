@@ -21,9 +21,10 @@ using Kind = Part::Kind;
 HandleState check_request(const void* handle) { return Request::slab().check(handle); }
 
 Error any_source() {
-  return {Errc::unsupported,
-          "source is MPI_ANY_SOURCE: all ranks of the communicator have promised not to use it, since kernels "
-          "execute its messages (weft_stream_kernels)"};
+  return {
+      Errc::unsupported,
+      "source is MPI_ANY_SOURCE: all ranks of the communicator have promised not to use it, since kernels "
+      "execute its messages (weft_stream_kernels)"};
 }
 
 Part part(Kind kind, const void* buf, MPI_Count count, const Datatype& type, int peer, int tag) {
@@ -185,8 +186,8 @@ Outcome Sendrecv(const char* call, const void* sendbuf, MPI_Count sendcount, Dat
 }
 
 Outcome Isendrecv(const char* call, const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, int dest,
-                  int sendtag, void* recvbuf, MPI_Count recvcount, Datatype& recvtype, int source, int recvtag,
-                  Communicator& comm, MPI_Request* request) {
+                  int sendtag, void* recvbuf, MPI_Count recvcount, Datatype& recvtype, int source,
+                  int recvtag, Communicator& comm, MPI_Request* request) {
   auto in = receive(recvbuf, recvcount, recvtype, source, recvtag);
   if (!in) return std::move(in).error();
   const Part parts[] = {*in, part(Kind::send, sendbuf, sendcount, sendtype, dest, sendtag)};

@@ -24,12 +24,12 @@ using core::Op;
 using datatype::Datatype;
 
 // Point-to-point communication (kernel_messages.cpp).
-#define WEFT_SEND(Name, name)                                                                                     \
-  [[nodiscard]] Outcome Name(const char* call, const void* buf, MPI_Count count, Datatype& type, int dest,   \
-                             int tag, Communicator& comm);                                                   \
-  [[nodiscard]] Outcome I##name(const char* call, const void* buf, MPI_Count count, Datatype& type, int dest, \
-                                int tag, Communicator& comm, MPI_Request* request);                          \
-  [[nodiscard]] Outcome Name##_init(const char* call, const void* buf, MPI_Count count, Datatype& type,      \
+#define WEFT_SEND(Name, name)                                                                              \
+  [[nodiscard]] Outcome Name(const char* call, const void* buf, MPI_Count count, Datatype& type, int dest, \
+                             int tag, Communicator& comm);                                                 \
+  [[nodiscard]] Outcome I##name(const char* call, const void* buf, MPI_Count count, Datatype& type,        \
+                                int dest, int tag, Communicator& comm, MPI_Request* request);              \
+  [[nodiscard]] Outcome Name##_init(const char* call, const void* buf, MPI_Count count, Datatype& type,    \
                                     int dest, int tag, Communicator& comm, MPI_Request* request)
 WEFT_SEND(Send, send);
 WEFT_SEND(Ssend, ssend);

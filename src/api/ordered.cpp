@@ -178,8 +178,8 @@ Result<std::vector<KernelGroup>> kernel_groups(std::span<const MPI_Request> hand
     if (request == nullptr) continue;
     auto queue = stream::queue_of(*request->comm);
     if (!queue) return std::move(queue).error();
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const KernelGroup& g) { return g.queue == *queue; });
+    auto group =
+        std::find_if(groups.begin(), groups.end(), [&](const KernelGroup& g) { return g.queue == *queue; });
     if (group == groups.end()) group = groups.insert(groups.end(), KernelGroup{*queue, {}});
     group->requests.push_back(request);
   }

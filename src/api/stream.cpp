@@ -381,7 +381,7 @@ WEFT_EXPORT int PMPIX_Comm_stream_error(MPI_Comm comm, int* errorclass) {
     *errorclass = MPI_SUCCESS;
     auto* const order = weft::stream::order::Order::of(*object);
     weft::Status failed = order != nullptr ? order->take_error() : weft::Status();
-    if (failed.ok() && order != nullptr && order->kernels != nullptr) failed = order->kernels->report_fault();
+    if (failed.ok() && order != nullptr && order->kernels != nullptr) failed = order->kernels->failure();
     if (failed.ok()) return MPI_SUCCESS;
     *errorclass = code_of(failed.error());
     remember_error(*errorclass, failed.error().message());

@@ -139,7 +139,8 @@ Status Queue::add(PendingOp&& pending) {
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   WEFT_TRY(same_capture(*captured));
-  const size_t limit = pending.request != nullptr ? contract::kOps - 1 : contract::kOps;  // for blocking calls
+  const size_t limit =
+      pending.request != nullptr ? contract::kOps - 1 : contract::kOps;  // for blocking calls
   if (pending_.size() + kept_ >= limit)
     return Error(Errc::no_mem, std::to_string(contract::kOps - 1) +
                                    " nonblocking operations are unfinished on this communicator: wait for "
@@ -198,7 +199,8 @@ contract::Batch Queue::make_batch(std::span<const PendingOp> ops, const Chosen& 
   for (uint32_t i = 0; i < head.count; ++i) {
     batch.ops[i] = ops[i].op;
     Op& op = batch.ops[i];
-    op.flags |= static_cast<uint8_t>((ops[i].launched ? 0 : Op::is_fresh) | (required[i] ? Op::is_required : 0));
+    op.flags |=
+        static_cast<uint8_t>((ops[i].launched ? 0 : Op::is_fresh) | (required[i] ? Op::is_required : 0));
     op.layout = number_of(ops[i].layout, layouts);
     op.source_layout = number_of(ops[i].source_layout, layouts);
     any_successor = order_behind_earlier(batch, i) || any_successor;

@@ -17,6 +17,32 @@ constexpr uint32_t kNotWritten = 0xffff'ffffu;  // source of a status; a rank is
 
 bool receives(const Part& part) { return part.kind == Part::Kind::receive; }
 
+/// How many of the collectives have to be enqueued for those among the requests.
+size_t collectives_through(const std::deque<Request*>& collectives, std::span<Request* const> requests) {
+  for (size_t n = collectives.size(); n != 0; --n)
+    if (std::find(requests.begin(), requests.end(), collectives[n - 1]) != requests.end()) return n;
+  return 0;
+}
+
+/// Lets the kernel write the status of an operation to memory of the host.
+void arm(contract::Op& op, const Mailbox& mailbox) {
+  uint32_t* const status = mailbox.status_of(op.state);
+  __atomic_store_n(status, kNotWritten, __ATOMIC_RELAXED);
+  op.status = reinterpret_cast<uint64_t>(status);
+}
+
+/// Returns whether the kernel has written the status of an operation; that of a receive is for `request`.
+bool read_status(const contract::Op& op, const Mailbox& mailbox, Request* request) {
+  const uint32_t* const status = mailbox.status_of(op.state);
+  if (op.status != reinterpret_cast<uint64_t>(status) ||
+      __atomic_load_n(status, __ATOMIC_ACQUIRE) == kNotWritten)
+    return false;
+  if (op.kind != contract::Op::send && request != nullptr)
+    request->completion = {static_cast<int>(status[0]), static_cast<int>(status[1]),
+                           status[3] | uint64_t{status[4]} << 32, false};
+  return true;
+}
+
 }  // namespace
 
 Status Request::start() {
@@ -158,16 +184,11 @@ Status Queue::enqueue_collectives(size_t n) {
   return first;
 }
 
-size_t Queue::collectives_through(std::span<Request* const> requests) {
-  for (size_t n = collectives_.size(); n != 0; --n)
-    if (std::find(requests.begin(), requests.end(), collectives_[n - 1]) != requests.end()) return n;
-  return 0;
-}
-
 Status Queue::finish_self(std::span<Request* const> requests) {
   Status first;
   for (Request* const request : requests) {
-    if (Status outcome = self_messages_.finish(*request); !outcome.ok()) request->outcome = std::move(outcome);
+    if (Status outcome = self_messages_.finish(*request); !outcome.ok())
+      request->outcome = std::move(outcome);
     if (first.ok() && !request->outcome.ok()) first = request->outcome.error().copy();
   }
   return first;
@@ -195,7 +216,7 @@ Status Queue::await(std::span<Request* const> requests) {
   Status first = finish_self(requests);
   const Chosen required = entries_of(requests);
   Status launched = required.any() ? launch(required) : Status();
-  if (launched.ok()) launched = enqueue_collectives(collectives_through(requests));
+  if (launched.ok()) launched = enqueue_collectives(collectives_through(collectives_, requests));
   for (Request* const request : requests) {
     self_messages_.drop(*request);  // of a receive that would never complete
     retire(*request);
@@ -203,23 +224,6 @@ Status Queue::await(std::span<Request* const> requests) {
   WEFT_TRY(std::move(launched));
   WEFT_TRY(std::move(first));
   return report_fault();
-}
-
-void Queue::arm(PendingOp& entry) const {
-  uint32_t* const status = mailbox_->status_of(entry.op.state);
-  __atomic_store_n(status, kNotWritten, __ATOMIC_RELAXED);
-  entry.op.status = reinterpret_cast<uint64_t>(status);
-}
-
-bool Queue::read_status(const PendingOp& entry) const {
-  const uint32_t* const status = mailbox_->status_of(entry.op.state);
-  if (entry.op.status != reinterpret_cast<uint64_t>(status) ||
-      __atomic_load_n(status, __ATOMIC_ACQUIRE) == kNotWritten)
-    return false;
-  if (entry.op.kind != Op::send && entry.request != nullptr)
-    entry.request->completion = {static_cast<int>(status[0]), static_cast<int>(status[1]),
-                                 status[3] | uint64_t{status[4]} << 32, false};
-  return true;
 }
 
 Status Queue::finish(std::span<Request* const> requests) {
@@ -230,15 +234,16 @@ Status Queue::finish(std::span<Request* const> requests) {
     std::vector<PendingOp> launched;
     for (size_t i = 0; i < pending_.size(); ++i) {
       if (!required[i]) continue;
-      arm(pending_[i]);
+      arm(pending_[i].op, *mailbox_);
       launched.push_back(pending_[i]);
     }
     if (!launched.empty()) outcome = launch(required, States::keep);
-    if (outcome.ok()) outcome = enqueue_collectives(collectives_through(requests));
+    if (outcome.ok()) outcome = enqueue_collectives(collectives_through(collectives_, requests));
     Status settled = settle();
     if (outcome.ok()) outcome = std::move(settled);
     for (const PendingOp& entry : launched) {
-      static_cast<void>(read_status(entry));  // not written: the kernel has left, see check_ranks()
+      // Not written if the kernel has left: see check_ranks().
+      static_cast<void>(read_status(entry.op, *mailbox_, entry.request));
       states_[entry.op.state] = false;
       --kept_;
     }
@@ -252,14 +257,6 @@ Status Queue::finish(std::span<Request* const> requests) {
     request->finish();
   }
   return {};
-}
-
-Status Queue::finish_freed() {
-  std::vector<Request*> freed;
-  std::copy_if(open_.begin(), open_.end(), std::back_inserter(freed),
-               [](const Request* request) { return request->detached; });
-  if (freed.empty()) return {};
-  return finish(freed);
 }
 
 Status Queue::expect(Request& request) {
@@ -285,7 +282,7 @@ Status Queue::before_host_call(bool in_stream) {
 bool Queue::complete_finished() {
   std::erase_if(pending_, [&](const PendingOp& entry) {
     if (!entry.launched || entry.request == nullptr || !entry.request->is_ordinary() ||
-        !read_status(entry))
+        !read_status(entry.op, *mailbox_, entry.request))
       return false;
     states_[entry.op.state] = false;
     return true;
@@ -338,7 +335,7 @@ bool Queue::poll() {
   bool launched = false;
   if (!pending_.empty()) {
     for (PendingOp& entry : pending_)
-      if (entry.request != nullptr && entry.request->is_ordinary()) arm(entry);
+      if (entry.request != nullptr && entry.request->is_ordinary()) arm(entry.op, *mailbox_);
     launched = launch({}).ok();
   } else if (tested_ && !collectives_.empty()) {
     launched = enqueue_collectives(collectives_.size()).ok();

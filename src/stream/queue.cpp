@@ -70,6 +70,11 @@ Status Queue::check_ranks() {
                "a rank of the communicator has ended without MPI_Finalize: look for its own last messages");
 }
 
+Status Queue::failure() {
+  WEFT_TRY(check_ranks());
+  return report_fault();
+}
+
 Status Queue::follow(const device::UserStream* stream) {
   void* const handle = stream != nullptr ? stream->handle : stream_->gpu->handle;
   if (handle == target_.handle) return {};
@@ -258,7 +263,10 @@ Status Queue::check_idle() {
 }
 
 Status Queue::close() {
-  WEFT_TRY(finish_freed());
+  std::vector<Request*> freed;  // by MPI_Request_free
+  for (Request* const request : open_)
+    if (request->detached) freed.push_back(request);
+  if (!freed.empty()) WEFT_TRY(finish(freed));
   if (!pending_.empty() || !self_messages_.idle() || !collectives_.empty())
     return Error(Errc::comm,
                  "enqueued operations of the communicator have no wait or no matching operation: enqueue it "

@@ -88,15 +88,15 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   /// Unmaps the peers' memory at MPI_Finalize, after all streams have completed.
   void abandon() { mailbox_.reset(); }
   bool poll() override;
-  /// Returns an error that a kernel reported since the last call.
-  [[nodiscard]] Status report_fault();
+  /// Returns the failure of a rank, or else an error that a kernel reported since the last call.
+  [[nodiscard]] Status failure();
 
  private:
   using Op = device::kernel::enqueue::Op;
   struct PendingOp {
     Op op;
-    Request* request;   ///< null: of a blocking call
-    Request* partner;   ///< of a copy: the request of the send; null: none
+    Request* request;                                     ///< null: of a blocking call
+    Request* partner;                                     ///< of a copy: the request of the send; null: none
     device::kernel::enqueue::Runs layout, source_layout;  ///< word 0: contiguous
     bool launched;
     bool captured;
@@ -131,8 +131,7 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
     return submitted;
   }
   [[nodiscard]] Status copy_now(const Side& to, const Side& from) override;
-  [[nodiscard]] Status copy_later(const Side& to, const Side& from, Request& send,
-                                  Request& receive) override;
+  [[nodiscard]] Status copy_later(const Side& to, const Side& from, Request& send, Request& receive) override;
   [[nodiscard]] Status check_supported(const coll::Call& call) const;
   [[nodiscard]] Status copy_single_rank(const coll::Call& call);
   [[nodiscard]] Status complete_last();
@@ -141,6 +140,7 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] uint16_t allocate_state(bool captured);
   [[nodiscard]] Status write_status(StatusAddress status, const core::Completion& completion) const;
   [[nodiscard]] Status check_ranks();
+  [[nodiscard]] Status report_fault();
   void drop(std::span<Request* const> requests);
   /// Clears used_ if the stream is idle.
   [[nodiscard]] Status check_idle();
@@ -152,15 +152,10 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] bool has_entries(const Request& request) const;
   /// Enqueues the first n collectives that have been started.
   [[nodiscard]] Status enqueue_collectives(size_t n);
-  [[nodiscard]] size_t collectives_through(std::span<Request* const> requests);
-  /// Lets the kernel write the status of an operation to memory of the host; reads it, false: not written.
-  void arm(PendingOp& entry) const;
-  [[nodiscard]] bool read_status(const PendingOp& entry) const;
   /// The request ends for the program.
   void retire(Request& request);
   void forget(Request& request);
   void undo(Request& request);
-  [[nodiscard]] Status finish_freed();
   bool complete_finished();
   bool fail_open_requests();
 

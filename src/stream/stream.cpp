@@ -38,7 +38,8 @@ Result<void*> parse_pointer(std::string_view text) {
 }
 
 /// The index of a hint's value in a list, which begins with the default.
-Result<size_t> choice(const core::Info* info, const char* key, std::initializer_list<std::string_view> values) {
+Result<size_t> choice(const core::Info* info, const char* key,
+                      std::initializer_list<std::string_view> values) {
   const auto value = info != nullptr ? info->get(key) : std::nullopt;
   if (!value) return size_t{0};
   const auto* const found = std::find(values.begin(), values.end(), std::string_view(*value));

@@ -15,7 +15,8 @@ namespace weft::stream {
 class Stream final : public core::Counted {
  public:
   /// Created from hints: type = cudaStream_t with value = its bytes in hexadecimal digits; without type: no
-  /// GPU stream. weft_stream_order, weft_stream_order_pinned: "true" or "false"; weft_stream_kernels: also "prefer".
+  /// GPU stream. weft_stream_order, weft_stream_order_pinned: "true" or "false"; weft_stream_kernels: also
+  /// "prefer".
   static Result<Stream*> create(const core::Info* info);
   static Slab<Stream>& slab();
 

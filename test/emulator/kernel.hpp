@@ -39,7 +39,8 @@ struct KernelEntry {
 [[nodiscard]] std::unique_ptr<Kernel> create_accumulate(ContextObject& context, void** parameters);
 [[nodiscard]] std::unique_ptr<Kernel> create_window_sync(ContextObject& context, void** parameters);
 [[nodiscard]] const KernelEntry* find_kernel(const char* name);
-/// `weft_enqueue(Batch)`, `weft_enqueue_layouts(Batch)` and `weft_enqueue_small(SmallBatch)`, by the contract of device/kernel/enqueue.hpp.
+/// `weft_enqueue(Batch)`, `weft_enqueue_layouts(Batch)` and `weft_enqueue_small(SmallBatch)`, by the contract
+/// of device/kernel/enqueue.hpp.
 [[nodiscard]] std::unique_ptr<Kernel> create_enqueue(ContextObject& context, void** parameters);
 [[nodiscard]] std::unique_ptr<Kernel> create_enqueue_small(ContextObject& context, void** parameters);
 

@@ -85,9 +85,11 @@ __device__ void scatter(uint64_t to, uint64_t bytes, uint64_t data) {
     reinterpret_cast<unsigned char*>(to)[i] = static_cast<unsigned char>(data >> 8 * i);
 }
 
-/// Calls function(address, first, n) for the parts, within words, of up to 8 bytes of the packed data at `at`.
+/// Calls function(address, first, n) for the parts, within words, of up to 8 bytes of the packed data at
+/// `at`.
 template <class Function>
-__device__ void for_parts(const Runs& runs, uint64_t address, uint64_t at, uint64_t bytes, Function&& function) {
+__device__ void for_parts(const Runs& runs, uint64_t address, uint64_t at, uint64_t bytes,
+                          Function&& function) {
   const uint32_t n = bytes < 8 ? static_cast<uint32_t>(bytes) : 8, word = runs.word;
   for (uint32_t first = 0; first < n;) {
     const auto index = static_cast<uint32_t>((at + first) / word);
@@ -105,9 +107,8 @@ __device__ uint64_t gather(const Runs& runs, uint64_t address, uint64_t at, uint
   return data;
 }
 __device__ void scatter(const Runs& runs, uint64_t address, uint64_t at, uint64_t bytes, uint64_t data) {
-  for_parts(runs, address, at, bytes, [&](uint64_t to, uint32_t first, uint32_t length) {
-    scatter(to, length, data >> 8 * first);
-  });
+  for_parts(runs, address, at, bytes,
+            [&](uint64_t to, uint32_t first, uint32_t length) { scatter(to, length, data >> 8 * first); });
 }
 
 /// One side of a step: its address and layout, and the first word that the step moves.

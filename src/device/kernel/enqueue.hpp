@@ -168,9 +168,10 @@ struct Head {
 };
 static_assert(sizeof(Head) == 32);
 
-/// Parameter of `weft_enqueue(Batch)`, and of `weft_enqueue_layouts(Batch)` for operations with layouts: the unfinished operations of a communicator in the order of the calls.
-/// Block i leads operation i; the other blocks help to copy chunks. The launch ends when all required
-/// operations are complete; the others progress until then.
+/// Parameter of `weft_enqueue(Batch)`, and of `weft_enqueue_layouts(Batch)` for operations with layouts: the
+/// unfinished operations of a communicator in the order of the calls. Block i leads operation i; the other
+/// blocks help to copy chunks. The launch ends when all required operations are complete; the others progress
+/// until then.
 struct Batch {
   Head head;
   union {

@@ -33,7 +33,7 @@ struct DrawnChunk {
 /// Pinned host memory of a communicator, which kernels write: Head::fault is its address.
 struct Reports {
   Fault fault;
-  uint32_t beats[kStates];  ///< changes while a kernel waits in the required operation with that state
+  uint32_t beats[kStates];        ///< changes while a kernel waits in the required operation with that state
   uint32_t statuses[kStates][8];  ///< an MPI_Status of each state, for requests that the host completes
 };
 
@@ -115,8 +115,7 @@ class Protocol {
   /// The phase that a leading block assumes after a step.
   [[nodiscard]] WEFT_BOTH uint32_t phase_after(const Step& step) const {
     if (step.what == Step::move) return State::moving;
-    const bool awaited =
-        step.what == Step::write_inline && (ops_[step.op].flags & Op::is_synchronous) != 0;
+    const bool awaited = step.what == Step::write_inline && (ops_[step.op].flags & Op::is_synchronous) != 0;
     return awaited ? State::written : State::done;
   }
 

@@ -71,9 +71,9 @@ Status enqueue(const UserStream& stream, const kernel::enqueue::Batch& batch) {
   const cuda::RelaxedCapture relaxed;  // drivers before 12.4 load a kernel at its first launch
   void* parameters[] = {const_cast<kernel::enqueue::Batch*>(&batch)};
   const cuda::EnqueueKernel& loaded = (*queue)->enqueue;
-  const cuda::Function function = batch.head.layouts != 0                                ? loaded.layouts
+  const cuda::Function function = batch.head.layouts != 0                               ? loaded.layouts
                                   : batch.head.count <= kernel::enqueue::kSmallBatchOps ? loaded.few
-                                                                                         : loaded.any;
+                                                                                        : loaded.any;
   WEFT_CUDA_TRY(launch_kernel, "an enqueued operation cannot be launched", function, blocks_of(batch), 1, 1,
                 threads_of(batch), 1, 1, 0, stream.handle, parameters, nullptr);
   return {};
