@@ -209,10 +209,15 @@ int send_commands() {
       std::cout << kNoDaemon << '\n';
       return 1;
     }
-    (void)!::write(fd, line.data(), line.size());
+    (void)!::send(fd, line.data(), line.size(), MSG_NOSIGNAL);
     char buffer[256];
-    for (ssize_t count; (count = ::read(fd, buffer, sizeof buffer)) > 0;) std::cout.write(buffer, count);
+    ssize_t count;
+    while ((count = ::read(fd, buffer, sizeof buffer)) > 0) std::cout.write(buffer, count);
     ::close(fd);
+    if (count < 0) {  // the daemon has ended before it accepted the connection
+      std::cout << kNoDaemon << '\n';
+      return 1;
+    }
   }
   return 0;
 }
