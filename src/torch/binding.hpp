@@ -11,8 +11,8 @@ namespace weft::torch {
 /// A queue and the operation that Python has begun and not ended, under the lock of the queue.
 struct QueueObject {
   Queue queue;
-  Queue::Operation operation{};   ///< between begin() and end() of Python
-  unsigned long begun_by = 0;     ///< the thread that holds the queue's lock since its begin(); 0: none
+  Queue::Operation operation{};  ///< between begin() and end() of Python
+  unsigned long begun_by = 0;    ///< the thread that holds the queue's lock since its begin(); 0: none
 };
 
 /// References of a watched operation, which retire() gives up if the queue watches it. Taken before the

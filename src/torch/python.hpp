@@ -40,6 +40,7 @@ extern PyObject PyBaseObject_Type;
 
 void Py_IncRef(PyObject*);
 void Py_DecRef(PyObject*);
+unsigned long PyThread_get_thread_ident(void);
 PyThreadState* PyEval_SaveThread(void);
 void PyEval_RestoreThread(PyThreadState*);
 void PyErr_Clear(void);
