@@ -185,10 +185,10 @@ void refusals() {
   const HostWindow window;
   const int other = right();
   window.run(1, [&](KernelWindow in_kernel, int) {
-    int64_t value = 0;
+    int64_t values[2] = {};
     const Target target = in_kernel.target(other);
-    expect(target.put(Thread(), kWords, &value, sizeof value) == Error::range, "put behind the end");
-    expect(target.get(Thread(), kWords - 1, &value, 16) == Error::range, "get behind the end");
+    expect(target.put(Thread(), kWords, values, sizeof values[0]) == Error::range, "put behind the end");
+    expect(target.get(Thread(), kWords - 1, values, sizeof values) == Error::range, "get behind the end");
     expect(target.notify(Thread(), 4) == Error::range, "no such notification");
     expect(target.remote() == (target.pointer() == nullptr), "other hosts have no pointer");
   });
