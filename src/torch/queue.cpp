@@ -199,20 +199,36 @@ bool Queue::idle(Outcome& outcome) {
   return last == nullptr || complete(last, outcome);
 }
 
+/// Each operation follows the one before, so a binary search finds the complete ones: a query of an event
+/// takes the driver's lock, which calls of the program need. The newest is queried first.
 Outcome Queue::find_complete(std::vector<Watched>& done) {
   Outcome outcome;
-  for (;;) {
+  Event newest;  // that is complete
+  size_t complete_count = 0, end = watched();
+  for (size_t i = end - 1; complete_count < end; i = (complete_count + end) / 2) {
     Event event;
     {
       const std::lock_guard lock(watched_mutex_);
-      if (!watched_.empty()) event = watched_.front().event;
+      if (i >= watched_.size()) return outcome;  // another thread has moved them
+      event = watched_[i].event;
     }
-    if (event == nullptr || !complete(event, outcome)) return outcome;  // queried without the lock
-    const std::lock_guard lock(watched_mutex_);
-    if (watched_.empty() || watched_.front().event != event) continue;  // by another thread
+    if (complete(event, outcome)) {
+      complete_count = i + 1;
+      newest = event;
+    } else if (!outcome.ok()) {
+      return outcome;
+    } else {
+      end = i;
+    }
+  }
+  const std::lock_guard lock(watched_mutex_);
+  if (complete_count == 0 || complete_count > watched_.size() || watched_[complete_count - 1].event != newest)
+    return outcome;
+  for (; complete_count > 0; --complete_count) {
     done.push_back(std::move(watched_.front()));
     watched_.pop_front();
   }
+  return outcome;
 }
 
 void Queue::collect(std::vector<Watched>& done) {

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import torch
 import torch._C._distributed_c10d as c10d
-from recorded_streams import Driver, log, state
+from recorded_streams import Driver, incomplete, log, recorded, state
 from stream_order import kernels
 from torch.distributed import ReduceOp
 from weft_mpi import mpi
@@ -168,6 +168,19 @@ class Issued(unittest.TestCase):
         self.assertFalse(self.watched(5))  # or soon by the thread
         self.kernels.look(time.monotonic())
         self.assertEqual(work.keep, [])
+
+    def test_retired(self):
+        """Operations end in their order."""
+        for count in range(8):
+            self.kernels.look(time.monotonic())
+            self.assertEqual(self.kernels.watched, 0)
+            recorded.clear()
+            for _ in range(7):
+                self.issue("allreduce", [Gpu(torch.ones(3))], options(c10d.AllreduceOptions))
+            incomplete.update(recorded[7 - count :])
+            self.assertEqual(self.kernels.look(time.monotonic()), count > 0)
+            self.assertEqual(self.kernels.watched, count)
+            incomplete.clear()
 
     def test_watched_failures(self):
         state.complete = False

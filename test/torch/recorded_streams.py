@@ -9,6 +9,8 @@ import torch
 NOT_READY = 600
 state = types.SimpleNamespace(current=0, captured=False, capture=1, streams=0, complete=True, cuda_error=0)
 log = []
+recorded: list[int] = []  # events, in the order of their records
+incomplete: set[int] = set()  # events, also while state.complete
 stream_of_event: dict[int, int] = {}  # in which the event was recorded
 
 
@@ -64,11 +66,12 @@ class Driver:
     @function(POINTER, POINTER)
     def cuEventRecord(event, stream):
         stream_of_event[event] = stream or 0
+        recorded.append(event)
         return 0
 
     @function(POINTER)
-    def cuEventQuery(_event):
-        return state.cuda_error or (0 if state.complete else NOT_READY)
+    def cuEventQuery(event):
+        return state.cuda_error or (0 if state.complete and event not in incomplete else NOT_READY)
 
     @function(POINTER, POINTER, ctypes.c_uint)
     def cuStreamWaitEvent(stream, event, _flags):
