@@ -10,6 +10,7 @@
 #include "launch/launch.hpp"
 #include "rma/counters.hpp"
 #include "rma/exchange.hpp"
+#include "rma/kernel_queue.hpp"
 #include "rma/now.hpp"
 #include "rma/window.hpp"
 #include "weft_device.cuh"
@@ -266,6 +267,8 @@ Status Window::free_notify() {
 Status Window::drop_counters() {
   if (counters == nullptr) return {};
   WEFT_TRY(settle_stream());
+  for (int rank = 0; counters->queue() != nullptr && rank < size(); ++rank)
+    WEFT_TRY(counters->queue()->settle(rank));
   WEFT_TRY(barrier(*comm));
   Status withdrawn = counters->withdraw();
   counters.reset();

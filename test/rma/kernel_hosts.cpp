@@ -181,6 +181,27 @@ void with_the_host() {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/// Counters that are freed take all that kernels have put with them.
+void counters_again() {
+  HostWindow window;
+  window.run(2, [&](KernelWindow in_kernel, int thread) {
+    const int64_t late = rank + 700;
+    for (uint64_t i = 0; i < 50; ++i)
+      expect(in_kernel.put(Thread(), right(), 100 * static_cast<uint64_t>(thread) + i, &late, sizeof late) ==
+                 Error::none,
+             "put");
+  });
+  expect_class(MPIX_Win_free_notify(window.win), MPI_SUCCESS, "free_notify");
+  for (size_t i = 0; i < 50; ++i)
+    expect(window.words()[i] == left() + 700 && window.words()[100 + i] == left() + 700, "late puts");
+  expect_class(MPIX_Win_create_notify(window.win, 4), MPI_SUCCESS, "create_notify");
+  expect_class(MPIX_Win_device_handle(window.win, &window.handle), MPI_SUCCESS, "device_handle");
+  MPI_Barrier(MPI_COMM_WORLD);
+  window.run(1, [&](KernelWindow in_kernel, int) {
+    expect(in_kernel.barrier(Thread()) == Error::none, "a barrier of the new counters");
+  });
+}
+
 void refusals() {
   const HostWindow window;
   const int other = right();
@@ -231,6 +252,7 @@ int main(int argc, char** argv) {
   many_threads();
   sizes();
   with_the_host();
+  counters_again();
   refusals();
   return weft::test::finish(failures);
 }
