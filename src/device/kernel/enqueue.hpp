@@ -19,12 +19,12 @@ namespace weft::device::kernel::enqueue {
 inline constexpr uint32_t kSlots = 64;  ///< unconsumed messages from one rank to another, at most
 inline constexpr uint32_t kInlineBytes =
     4096;  ///< eager limit in bytes; larger messages use rendezvous (RTS, CTS, chunks)
-inline constexpr uint32_t kFifos = 4;  ///< rendezvous messages that a rank receives at a time
+inline constexpr uint32_t kFifos = 8;  ///< rendezvous messages that a rank receives at a time
 inline constexpr uint32_t kChunks = 32, kChunk = 65536;  ///< chunks of a FIFO, bytes of a chunk
 inline constexpr uint32_t kOps = 80;                     ///< operations of a launch, at most
 inline constexpr uint32_t kStates = 2 * kOps;            ///< the second half is for captured operations
 inline constexpr uint32_t kSmallBatchOps = 4;            ///< of the kernel with small parameters
-inline constexpr uint32_t kMaxHelpers = 31;              ///< additional blocks of a launch, at most
+inline constexpr uint32_t kMaxHelpers = 95;              ///< additional blocks of a launch, at most
 inline constexpr uint32_t kThreads = 512, kSmallThreads = 128;
 inline constexpr int32_t kAnyTag = -2;
 
