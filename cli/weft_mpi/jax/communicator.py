@@ -100,10 +100,9 @@ class Registry:
         try:
             import jax
 
-            from weft_mpi.jax import compiled
-
             jax.effects_barrier()
-            compiled.settle()
+            for settle in at_close:
+                settle()
         finally:
             self.module.weft_jax_forget_communicators()
             for communicator in self.by_ranks.values():
@@ -112,6 +111,7 @@ class Registry:
             self.by_object.clear()
 
 
+at_close: list = []  # called before the communicators are freed
 _lock = threading.Lock()
 _registry: Registry | None = None
 

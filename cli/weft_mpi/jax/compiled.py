@@ -13,6 +13,7 @@ from jax._src import core
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
+from weft_mpi.jax import communicator
 from weft_mpi.jax.primitives import EFFECT
 
 _orders: dict[int, jax.Array] = {}  # by the thread: of its latest call
@@ -60,22 +61,32 @@ def settle() -> None:
     _orders.clear()
 
 
-def jit(function=None, **options):
-    """Returns the function compiled as by jax.jit, with the same options, for functions that contain calls of this module: they
-    start faster, since JAX does not know of their effects. All calls of such functions in a thread are in the order of the
-    program, but not in order with those of other functions. Options with shardings are refused. In a function that is traced, e.g. for its derivatives, it is jax.jit."""
-    if function is None:
-        return functools.partial(jit, **options)
-    for name in ("in_shardings", "out_shardings"):
-        if name in options:
-            raise ValueError(f"weft_mpi.jax: jit() has no {name}: a process uses one device")
-    traced = jax.jit(function, **options)
-    with_order = {**options, "keep_unused": True}
+communicator.at_close.append(settle)
+
+
+def options_with_order(options) -> dict:
+    """Returns the options of jit() for a function that takes the order before its arguments."""
+    changed = {**options, "keep_unused": True}
+    for refused in ("in_shardings", "out_shardings"):
+        if refused in options:
+            raise ValueError(f"weft_mpi.jax: jit() has no {refused}: a process uses one device")
     for name in ("static_argnums", "donate_argnums"):
         numbers = options.get(name)
         if numbers is not None:
             numbers = (numbers,) if isinstance(numbers, int) else numbers
-            with_order[name] = tuple(number + 1 if number >= 0 else number for number in numbers)
+            changed[name] = tuple(number + 1 if number >= 0 else number for number in numbers)
+    return changed
+
+
+def jit(function=None, **options):
+    """Returns the function compiled as by jax.jit, with the same options, for functions that contain calls of this module: they
+    start faster, since JAX does not know of their effects. All calls of such functions in a thread are in the order of the
+    program, but not in order with those of other functions. Options with shardings are refused. In a function that is traced,
+    e.g. for its derivatives, it is jax.jit."""
+    if function is None:
+        return functools.partial(jit, **options)
+    with_order = options_with_order(options)
+    traced = jax.jit(function, **options)
 
     def ordered(order, *arguments, **words):
         leaves, tree = jax.tree.flatten((arguments, words))
