@@ -17,13 +17,6 @@ constexpr uint32_t kNotWritten = 0xffff'ffffu;  // source of a status; a rank is
 
 bool receives(const Part& part) { return part.kind == Part::Kind::receive; }
 
-/// How many of the collectives have to be enqueued for those among the requests.
-size_t collectives_through(const std::deque<Request*>& collectives, std::span<Request* const> requests) {
-  for (size_t n = collectives.size(); n != 0; --n)
-    if (std::find(requests.begin(), requests.end(), collectives[n - 1]) != requests.end()) return n;
-  return 0;
-}
-
 /// Lets the kernel write the status of an operation to memory of the host.
 void arm(contract::Op& op, const Mailbox& mailbox) {
   uint32_t* const status = mailbox.status_of(op.state);
@@ -80,6 +73,7 @@ Status Queue::begin(Request& request, std::span<const Part> parts, std::span<con
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   WEFT_TRY(same_capture(*captured));
+  if (may_be_full(sides)) WEFT_TRY(await_freed());
   request.captured = *captured;
   open_.push_back(&request);
   bool all_null = true;
@@ -134,16 +128,22 @@ Status Queue::replace(Request& request, const Part& send, const Part& receive) {
   if (!from) return std::move(from).error();
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
-  const uint64_t part = self_messages_.free_part(from->bytes, *captured);
+  uint64_t part = 0;
+  core::wait_until(comm_.instance, [&] {  // other threads give theirs back
+    part = self_messages_.reserve(from->bytes, *captured, request);
+    return part != 0 || !self_messages_.reserves();
+  });
   if (part == 0)
     return Error(Errc::unsupported,
                  std::to_string(from->bytes) +
                      " bytes are too many for the memory in which kernels replace data: use MPI_Sendrecv "
                      "with two buffers");
   const Side copy = contiguous_side(reinterpret_cast<void*>(part), from->bytes, send.tag);
-  WEFT_TRY(copy_now(copy, *from));
+  Status started = copy_now(copy, *from);
   const Side sides[] = {*to, copy};
-  return begin(request, parts, sides);
+  if (started.ok()) started = begin(request, parts, sides);
+  if (!started.ok()) self_messages_.drop(request);
+  return started;
 }
 
 Status Queue::check_wait(const Request& request) const {
@@ -171,17 +171,64 @@ Queue::Chosen Queue::entries_of(std::span<Request* const> requests) {
   return chosen;
 }
 
-Status Queue::enqueue_collectives(size_t n) {
-  Status first;
-  for (; n != 0; --n) {
+/// The program can't wait for requests that it has freed: the stream does.
+Status Queue::await_freed() {
+  if (open_.empty()) return {};
+  auto captured = capturing();
+  if (!captured) return std::move(captured).error();
+  std::vector<Request*> freed;
+  for (Request* const request : open_) {
+    const bool pending = std::any_of(pending_.begin(), pending_.end(),
+                                     [&](const PendingOp& entry) { return entry.belongs_to(request); });
+    if (request->detached && request->captured == *captured && pending) freed.push_back(request);
+  }
+  return freed.empty() ? Status() : await(freed);
+}
+
+bool Queue::may_be_full(std::span<const Side> more) const {
+  size_t layouts = 0;
+  for (const Side& side : more)
+    if (!side.contiguous()) layouts += 2;
+  for (const PendingOp& entry : pending_) layouts += (entry.layout.word != 0) + (entry.source_layout.word != 0);
+  const size_t ops = pending_.size() + more.size();
+  return ops + kept_ >= contract::kOps ||
+         ops * sizeof(Op) + layouts * sizeof(contract::Runs) > sizeof(contract::Batch::words);
+}
+
+void Queue::await_enqueuing() {
+  core::wait_until(comm_.instance, [&] { return !enqueuing_; });
+}
+
+Status Queue::enqueue_collectives(std::span<Request* const> requests) {
+  const auto any_left = [&] {
+    return std::any_of(requests.begin(), requests.end(), [&](const Request* request) {
+      return std::find(collectives_.begin(), collectives_.end(), request) != collectives_.end();
+    });
+  };
+  Status first = any_left() ? await_freed() : Status();
+  await_enqueuing();  // by another thread
+  enqueuing_ = true;
+  while (any_left()) {
     Request* const request = collectives_.front();
     collectives_.pop_front();
-    Status enqueued = request->collective->run();
+    Status enqueued = request->collective->run();  // releases the lock
     if (enqueued.ok()) continue;
     if (first.ok()) first = enqueued.error().copy();
     request->outcome = std::move(enqueued);
   }
+  enqueuing_ = false;
   return first;
+}
+
+Status Queue::enqueue_all_collectives() {
+  const std::vector<Request*> all(collectives_.begin(), collectives_.end());
+  return enqueue_collectives(all);
+}
+
+/// The caller ends the requests: polls don't, so they stay valid while the lock is released.
+void Queue::take_over(std::span<Request* const> requests) {
+  for (const Request* const request : requests) std::erase(open_, request);
+  if (open_.empty()) tested_ = false;
 }
 
 Status Queue::finish_self(std::span<Request* const> requests) {
@@ -202,13 +249,15 @@ void Queue::forget(Request& request) {
 
 void Queue::retire(Request& request) {
   forget(request);
-  if (request.persistent)
+  if (request.persistent && !request.detached)
     request.active = false;
   else
     request.destroy();
 }
 
 Status Queue::await(std::span<Request* const> requests) {
+  take_over(requests);
+  await_enqueuing();
   if (Status alive = check_ranks(); !alive.ok()) {
     drop(requests);
     return alive;
@@ -216,7 +265,7 @@ Status Queue::await(std::span<Request* const> requests) {
   Status first = finish_self(requests);
   const Chosen required = entries_of(requests);
   Status launched = required.any() ? launch(required) : Status();
-  if (launched.ok()) launched = enqueue_collectives(collectives_through(collectives_, requests));
+  if (launched.ok()) launched = enqueue_collectives(requests);
   for (Request* const request : requests) {
     self_messages_.drop(*request);  // of a receive that would never complete
     retire(*request);
@@ -227,7 +276,9 @@ Status Queue::await(std::span<Request* const> requests) {
 }
 
 Status Queue::finish(std::span<Request* const> requests) {
-  Status outcome = check_ranks();
+  take_over(requests);
+  await_enqueuing();
+  Status outcome = check_ranks(), fault;
   if (outcome.ok()) {
     static_cast<void>(finish_self(requests));  // each request has its outcome
     const Chosen required = entries_of(requests);
@@ -238,20 +289,27 @@ Status Queue::finish(std::span<Request* const> requests) {
       launched.push_back(pending_[i]);
     }
     if (!launched.empty()) outcome = launch(required, States::keep);
-    if (outcome.ok()) outcome = enqueue_collectives(collectives_through(collectives_, requests));
+    for (const Request* const request : requests) self_messages_.release(*request);
+    if (outcome.ok()) outcome = enqueue_collectives(requests);
     Status settled = settle();
     if (outcome.ok()) outcome = std::move(settled);
     for (const PendingOp& entry : launched) {
-      // Not written if the kernel has left: see check_ranks().
-      static_cast<void>(read_status(entry.op, *mailbox_, entry.request));
+      // The receive of another wait, for a copy, may have ended. Not written if the kernel has left: see
+      // check_ranks().
+      const bool ours = std::find(requests.begin(), requests.end(), entry.request) != requests.end();
+      static_cast<void>(read_status(entry.op, *mailbox_, ours ? entry.request : nullptr));
       states_[entry.op.state] = false;
       --kept_;
     }
     if (outcome.ok()) outcome = check_ranks();
-    if (outcome.ok()) outcome = report_fault();
+    if (outcome.ok()) fault = report_fault();
+    if (!fault.ok()) outcome = fault.error().copy();
   }
   for (Request* const request : requests) {
-    if (request->complete()) continue;
+    if (request->complete()) {
+      if (!fault.ok() && request->outcome.ok()) request->outcome = fault.error().copy();
+      continue;
+    }
     undo(*request);
     if (!outcome.ok() && request->outcome.ok()) request->outcome = outcome.error().copy();
     request->finish();
@@ -271,7 +329,9 @@ Status Queue::expect(Request& request) {
 }
 
 Status Queue::before_host_call(bool in_stream) {
-  WEFT_TRY(enqueue_collectives(collectives_.size()));
+  await_enqueuing();
+  WEFT_TRY(await_freed());
+  WEFT_TRY(enqueue_all_collectives());
   if (!in_stream || pending_.empty()) return {};
   return Error(Errc::unsupported,
                "nonblocking operations of the communicator are unfinished, and the stream would reach them "
@@ -319,6 +379,7 @@ bool Queue::poll() {
     comm_.instance.remove(*this);
     return false;
   }
+  if (enqueuing_) return false;
   const uint64_t now = monotonic_ns();
   if (now < next_poll_ns_ || caller_ != std::this_thread::get_id() ||
       turn_.load(std::memory_order_acquire) != next_turn_)
@@ -338,7 +399,7 @@ bool Queue::poll() {
       if (entry.request != nullptr && entry.request->is_ordinary()) arm(entry.op, *mailbox_);
     launched = launch({}).ok();
   } else if (tested_ && !collectives_.empty()) {
-    launched = enqueue_collectives(collectives_.size()).ok();
+    launched = enqueue_all_collectives().ok();
   }
   polls_ = false;
   return ended || launched;

@@ -81,6 +81,7 @@ Status Queue::follow(const device::UserStream* stream) {
   if (stream != nullptr && stream->context != target_.context)
     return Error(Errc::arg,
                  "the stream belongs to another GPU or context than that of the communicator's creation");
+  WEFT_TRY(await_freed());
   void* const earlier = target_.handle;
   WEFT_TRY(redirect(handle));
   auto captured = capturing();
@@ -147,6 +148,7 @@ Result<core::Request*> Queue::start_send(const p2p::Buffer& buffer, int dest, in
   WEFT_TRY(check_ranks());
   auto side = describe(buffer, tag);
   if (!side) return std::move(side).error();
+  if (may_be_full({&*side, 1})) WEFT_TRY(await_freed());
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   Request* request = Request::slab().create(comm_);
@@ -168,6 +170,7 @@ Result<core::Request*> Queue::start_receive(const p2p::Buffer& buffer, int sourc
   WEFT_TRY(check_ranks());
   auto side = describe(buffer, tag);
   if (!side) return std::move(side).error();
+  if (may_be_full({&*side, 1})) WEFT_TRY(await_freed());
   Request* request = Request::slab().create(comm_);
   if (request == nullptr) return core::no_more_requests();
   request->completion = {p2p::kProcNull, p2p::kAnyTag, 0, false};

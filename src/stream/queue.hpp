@@ -150,8 +150,16 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] Status finish_self(std::span<Request* const> requests);
   [[nodiscard]] Chosen entries_of(std::span<Request* const> requests);
   [[nodiscard]] bool has_entries(const Request& request) const;
-  /// Enqueues the first n collectives that have been started.
-  [[nodiscard]] Status enqueue_collectives(size_t n);
+  /// Enqueues the collectives among the requests, and those started before.
+  [[nodiscard]] Status enqueue_collectives(std::span<Request* const> requests);
+  [[nodiscard]] Status enqueue_all_collectives();
+  /// Waits until no other thread enqueues collectives.
+  void await_enqueuing();
+  /// Makes the stream wait for the messages of requests that the program has freed.
+  [[nodiscard]] Status await_freed();
+  /// Whether operations with these sides might not fit a launch with those pending.
+  [[nodiscard]] bool may_be_full(std::span<const Side> more) const;
+  void take_over(std::span<Request* const> requests);
   /// The request ends for the program.
   void retire(Request& request);
   void forget(Request& request);
@@ -173,6 +181,7 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   uint64_t next_turn_ = 0;            // of submit()
   std::atomic<uint64_t> turn_{0};
   std::thread::id caller_;     // of the last nonblocking call or test: the only thread whose polls launch
+  bool enqueuing_ = false;     // a thread enqueues collectives, and may have released the lock
   bool polls_ = false;         // in poll(), which keeps the lock: the stream is idle
   bool tested_ = false;        // the program waits on the host for the requests of open_
   bool used_ = false;          // launched since the stream was last seen idle

@@ -11,7 +11,8 @@ namespace {
 
 constexpr uint64_t kAlignment = 256;
 
-bool fits(int wanted, int tag) { return wanted == p2p::kAnyTag || wanted == tag; }
+/// Tags of neighborhood collectives are negative: a receive of any tag takes none of them.
+bool fits(int wanted, int tag) { return wanted == p2p::kAnyTag ? tag >= 0 : wanted == tag; }
 
 uint64_t rounded(uint64_t bytes) {
   return std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
@@ -32,6 +33,8 @@ std::optional<uint64_t> SelfMessages::find_offset(uint64_t bytes, bool captured)
   for (const Send& send : sends_)
     if (send.offset && send.captured == captured)
       used.emplace_back(*send.offset, *send.offset + rounded(send.side.bytes));
+  for (const Reserved& part : reserved_)
+    if (part.captured == captured) used.emplace_back(part.offset, part.offset + rounded(part.bytes));
   std::sort(used.begin(), used.end());
   uint64_t at = captured ? half_bytes_ : 0;
   const uint64_t end = at + half_bytes_;
@@ -60,9 +63,15 @@ Status SelfMessages::copy_to_buffer(Send& send) {
   return copies_.copy_now(buffered, from);  // releases the lock: `send` may be gone
 }
 
-uint64_t SelfMessages::free_part(uint64_t bytes, bool captured) const {
+uint64_t SelfMessages::reserve(uint64_t bytes, bool captured, const Request& request) {
   const auto offset = find_offset(bytes, captured);
-  return offset ? buffer_ + *offset : 0;
+  if (!offset) return 0;
+  reserved_.push_back({*offset, bytes, captured, &request});
+  return buffer_ + *offset;
+}
+
+void SelfMessages::release(const Request& request) {
+  std::erase_if(reserved_, [&](const Reserved& part) { return part.request == &request; });
 }
 
 Status SelfMessages::match() {
@@ -80,10 +89,11 @@ Status SelfMessages::match() {
     const Send matched = *send;
     const Receive matching = *receive;
     sends_.erase(send);
-    receive = receives_.erase(receive);
+    receives_.erase(receive);
     WEFT_TRY(matched.request != nullptr
                  ? copies_.copy_later(matching.side, matched.side, *matched.request, request)
                  : copies_.copy_now(matching.side, matched.side));
+    receive = receives_.begin();  // a copy releases the lock: other messages may have come
   }
   return {};
 }
@@ -128,6 +138,7 @@ void SelfMessages::drop(const Request& request) {
   const auto same = [&](const auto& entry) { return entry.request == &request; };
   std::erase_if(sends_, same);
   std::erase_if(receives_, same);
+  release(request);
 }
 
 Status SelfMessages::finish(Request& request) {

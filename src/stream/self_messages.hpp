@@ -34,10 +34,15 @@ class SelfMessages {
   [[nodiscard]] Status finish(Request& request);
   /// Whether a message of the request has not been matched.
   [[nodiscard]] bool contains(const Request& request) const;
+  /// Forgets the messages of the request, and its reserved part.
   void drop(const Request& request);
   [[nodiscard]] bool idle() const { return sends_.empty() && receives_.empty(); }
-  /// A free part of the buffer for `bytes` bytes; 0: none.
-  [[nodiscard]] uint64_t free_part(uint64_t bytes, bool captured) const;
+  /// Reserves a part of the buffer for `bytes` bytes of the request, until release() or drop(); 0: none is
+  /// free.
+  [[nodiscard]] uint64_t reserve(uint64_t bytes, bool captured, const Request& request);
+  void release(const Request& request);
+  /// Whether any part is reserved, which may thus become free.
+  [[nodiscard]] bool reserves() const { return !reserved_.empty(); }
 
  private:
   struct Send {
@@ -50,6 +55,11 @@ class SelfMessages {
     Side side;
     Request* request;
   };
+  struct Reserved {
+    uint64_t offset, bytes;
+    bool captured;
+    const Request* request;
+  };
   [[nodiscard]] Status copy_to_buffer(Send& send);
   [[nodiscard]] std::optional<uint64_t> find_offset(uint64_t bytes, bool captured) const;
 
@@ -59,6 +69,7 @@ class SelfMessages {
   const int self_;  // rank
   std::vector<Send> sends_;
   std::vector<Receive> receives_;
+  std::vector<Reserved> reserved_;
 };
 
 }  // namespace weft::stream

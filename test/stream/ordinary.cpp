@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "stream/order_sequences.hpp"
+#include "stream/ordinary_requests.hpp"
 
 namespace {
 
@@ -40,7 +41,7 @@ MPI_Datatype block(const int (&sizes)[3], const int (&parts)[3], const int (&at)
 void layouts(const OrderComm& ordered, const Plain& plain, int rounds) {
   constexpr int kMessages = 6;
   for (int round = 0; round < rounds; ++round) {
-    const int n = round % 3 == 0 ? 6 : round % 3 == 1 ? 20 : 70;
+    const int n = round % 3 == 0 ? 6 : round % 3 == 1 ? 20 : 150;
     // A message is received within a slab of its own.
     const int sizes[3] = {n, n + 1, n + 2}, slabs[3] = {kMessages * n, n + 1, n + 2};
     const size_t bytes =
@@ -74,18 +75,20 @@ void layouts(const OrderComm& ordered, const Plain& plain, int rounds) {
     };
     exchange(ordered.comm, in.data(), out.data());
     // Contiguous at one end, and a message that is shorter than its receive.
-    int ints = 0;
+    int ints = 0, fits = 0;
     MPI_Type_size(sent[0], &ints);
+    MPI_Type_size(received[1], &fits);
     ints /= static_cast<int>(sizeof(int));
+    fits = std::min({ints, fits / static_cast<int>(sizeof(int)), 3});
     MPI_Sendrecv(in.data(), 1, sent[0], right(), 10, out.data(), 2 * ints, MPI_INT, left(), 10, ordered.comm,
                  MPI_STATUS_IGNORE);
-    MPI_Sendrecv(out.data(), std::min(ints, 3), MPI_INT, left(), 11, out.data(), 1, received[1], right(), 11,
+    MPI_Sendrecv(out.data(), fits, MPI_INT, left(), 11, out.data(), 1, received[1], right(), 11,
                  ordered.comm, MPI_STATUS_IGNORE);
     ordered.synchronize();
     exchange(plain.comm, host_in.data(), host_out.data());
     MPI_Sendrecv(host_in.data(), 1, sent[0], right(), 10, host_out.data(), 2 * ints, MPI_INT, left(), 10,
                  plain.comm, MPI_STATUS_IGNORE);
-    MPI_Sendrecv(host_out.data(), std::min(ints, 3), MPI_INT, left(), 11, host_out.data(), 1, received[1],
+    MPI_Sendrecv(host_out.data(), fits, MPI_INT, left(), 11, host_out.data(), 1, received[1],
                  right(), 11, plain.comm, MPI_STATUS_IGNORE);
     const auto result = out.read();
     const auto wrong = std::mismatch(result.begin(), result.end(), host_out.begin()).first - result.begin();
@@ -368,6 +371,9 @@ int main(int argc, char** argv) {
     const OrderComm ordered("true");
     part("layouts", [&] { layouts(ordered, plain, 3 * rounds); });
     part("requests", [&] { requests(ordered, plain); });
+    part("freed", [&] { freed_requests(ordered); });
+    part("truncated", [&] { truncated(ordered); });
+    part("any_tag", [&] { any_tag_and_neighbors(ordered); });
     part("collectives", [&] { collectives(ordered); });
     part("synchronous_sends", [&] { synchronous_sends(ordered, plain); });
     part("other_streams", [&] { other_streams(ordered); });

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Requests of ordinary calls by kernels that the program frees, whose messages are too long, or that take any
+// tag.
+#pragma once
+#include "stream/order_comm.hpp"
+
+namespace weft::test::enqueued {
+
+/// Requests that the program frees end without a wait: any number of them, and before a collective.
+inline void freed_requests(const OrderComm& ordered) {
+  constexpr int kInts = 50;
+  const MPI_Comm comm = ordered.comm;
+  Buffer out(Kind::device, 4 * kInts, device), in(Kind::device, 4 * kInts, device);
+  Buffer sum(Kind::device, 4, device);
+  out.write(pattern(4 * kInts, rank, 7));
+  MPI_Request request, reduction;
+  const auto send_and_free = [&](bool persistent) {
+    int sent = MPI_SUCCESS;
+    if (persistent) {
+      MPI_Send_init(out.data(), kInts, MPI_INT, right(), 6, comm, &request);
+      sent = MPI_Start(&request);
+    } else {
+      sent = MPI_Isend(out.data(), kInts, MPI_INT, right(), 6, comm, &request);
+    }
+    expect_class(sent, MPI_SUCCESS, "a send that is freed");
+    if (sent == MPI_SUCCESS) MPI_Request_free(&request);
+    expect_class(MPI_Recv(in.data(), kInts, MPI_INT, left(), 6, comm, MPI_STATUS_IGNORE), MPI_SUCCESS,
+                 "a receive of a freed send");
+  };
+  for (const bool persistent : {false, true}) {
+    for (int i = 0; i < 200 && failures == 0; ++i) send_and_free(persistent);
+    expect_class(MPI_Iallreduce(MPI_IN_PLACE, sum.data(), 1, MPI_INT, MPI_SUM, comm, &reduction), MPI_SUCCESS,
+                 "MPI_Iallreduce");
+    send_and_free(persistent);
+    expect_class(MPI_Wait(&reduction, MPI_STATUS_IGNORE), MPI_SUCCESS, "a reduction behind a freed send");
+    send_and_free(persistent);
+    expect_class(MPI_Allreduce(MPI_IN_PLACE, sum.data(), 1, MPI_INT, MPI_SUM, comm), MPI_SUCCESS,
+                 "MPI_Allreduce behind a freed send");
+    send_and_free(persistent);
+    expect_class(MPI_Scan(out.data(), in.data(), 1, MPI_INT, MPI_SUM, comm), MPI_SUCCESS,
+                 "MPI_Scan behind a freed send");
+    send_and_free(persistent);
+    const OrderedStream second;
+    for (const MPIX_Stream stream : {second.mpi_stream, MPIX_STREAM_NULL})
+      expect_class(MPIX_Comm_set_stream(comm, stream), MPI_SUCCESS, "MPIX_Comm_set_stream after a freed send");
+    second.synchronize();
+  }
+  send_and_free(false);
+  ordered.synchronize();
+  expect(in.read() == pattern(4 * kInts, left(), 7), "the message of a freed send");
+  // Freed after a test: it ends with the communicator.
+  int flag = 0;
+  constexpr int kMany = 100'000;
+  Buffer large(Kind::device, 4 * kMany, device), target(Kind::device, 4 * kMany, device);
+  const OrderComm other("true");
+  for (int i = 0; i < 10; ++i) {
+    MPI_Isend(large.data(), kMany, MPI_INT, right(), i, other.comm, &request);
+    MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+    if (flag == 0) MPI_Request_free(&request);
+  }
+  for (int i = 0; i < 10; ++i)
+    MPI_Recv(target.data(), kMany, MPI_INT, left(), i, other.comm, MPI_STATUS_IGNORE);
+}
+
+/// The wait that returns the status of a message longer than its receive returns the error, too.
+inline void truncated(const OrderComm& ordered) {
+  Buffer out(Kind::device, 400, device), in(Kind::device, 400, device);
+  MPI_Request requests[2];
+  MPI_Status status;
+  for (int round = 0; round < 20; ++round) {
+    MPI_Irecv(in.data(), 10, MPI_INT, left(), 1, ordered.comm, &requests[0]);
+    MPI_Isend(out.data(), 20, MPI_INT, right(), 1, ordered.comm, &requests[1]);
+    int flag = 0;
+    if (round % 2 == 1) MPI_Test(&requests[1], &flag, MPI_STATUS_IGNORE);
+    expect_class(MPI_Wait(&requests[0], &status), MPI_ERR_TRUNCATE, "a wait for a longer message");
+    MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    ordered.synchronize();
+  }
+  int found = MPI_SUCCESS;
+  MPIX_Comm_stream_error(ordered.comm, &found);
+}
+
+/// A receive of any tag from oneself takes no message of a neighborhood collective.
+inline void any_tag_and_neighbors(const OrderComm& ordered) {
+  if (ranks > 1) return;
+  Buffer out(Kind::device, 40, device), in(Kind::device, 40, device), neighbors(Kind::device, 80, device);
+  out.write(pattern(40, 0, 1));
+  in.write(std::vector<char>(40, 0));
+  MPI_Request request, collective;
+  MPI_Irecv(in.data(), 10, MPI_INT, 0, MPI_ANY_TAG, ordered.grid, &request);
+  MPI_Ineighbor_allgather(out.data(), 5, MPI_INT, neighbors.data(), 5, MPI_INT, ordered.grid, &collective);
+  expect_class(MPI_Wait(&collective, MPI_STATUS_IGNORE), MPI_SUCCESS, "MPI_Ineighbor_allgather");
+  MPI_Send(out.data() + 20, 5, MPI_INT, 0, 8, ordered.grid);
+  MPI_Status status;
+  expect_class(MPI_Wait(&request, &status), MPI_SUCCESS, "a receive of any tag");
+  expect(status.MPI_TAG == 8, "the tag of a message to oneself: " + std::to_string(status.MPI_TAG));
+  ordered.synchronize();
+  expect(in.read(0, 20) == out.read(20, 20) && neighbors.read(20, 20) == out.read(0, 20),
+         "messages of any tag and of neighbors");
+}
+
+}  // namespace weft::test::enqueued
