@@ -354,7 +354,7 @@ void promises() {
 
 int main(int argc, char** argv) {
   device = weft::test::own_device();
-  weft::test::start(argc, argv, rank, ranks);
+  weft::test::start(argc, argv, rank, ranks, MPI_THREAD_MULTIPLE);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   wildcards = false;
   const char* only = argc > 1 ? argv[1] : "";
@@ -374,6 +374,7 @@ int main(int argc, char** argv) {
     part("freed", [&] { freed_requests(ordered); });
     part("truncated", [&] { truncated(ordered); });
     part("any_tag", [&] { any_tag_and_neighbors(ordered); });
+    part("threads", [&] { threads(ordered); });
     part("collectives", [&] { collectives(ordered); });
     part("synchronous_sends", [&] { synchronous_sends(ordered, plain); });
     part("other_streams", [&] { other_streams(ordered); });

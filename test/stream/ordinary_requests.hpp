@@ -2,6 +2,10 @@
 // Requests of ordinary calls by kernels that the program frees, whose messages are too long, or that take any
 // tag.
 #pragma once
+#include <cstring>
+#include <thread>
+#include <vector>
+
 #include "stream/order_comm.hpp"
 
 namespace weft::test::enqueued {
@@ -97,6 +101,50 @@ inline void any_tag_and_neighbors(const OrderComm& ordered) {
   ordered.synchronize();
   expect(in.read(0, 20) == out.read(20, 20) && neighbors.read(20, 20) == out.read(0, 20),
          "messages of any tag and of neighbors");
+}
+
+/// Two threads wait for collectives that one has started, and replace data at the same time.
+inline void threads(const OrderComm& ordered) {
+  constexpr int kRounds = 40, kInts = 30'000;
+  Buffer sums(Kind::device, 16, device);
+  const MPI_Comm comm = ordered.comm;
+  for (int round = 0; round < kRounds; ++round) {
+    const int ones[4] = {1, 1, 1, 1};
+    std::vector<char> bytes(sizeof ones);
+    std::memcpy(bytes.data(), ones, sizeof ones);
+    sums.write(bytes);
+    MPI_Request requests[4];
+    for (int i = 0; i < 4; ++i)
+      MPI_Iallreduce(MPI_IN_PLACE, sums.data() + 4 * i, 1, MPI_INT, MPI_SUM, comm, &requests[i]);
+    const auto wait = [&](int first, bool with_status) {
+      driver();
+      MPI_Status statuses[2];
+      MPI_Request mine[2] = {requests[first], requests[first + 2]};
+      expect_class(MPI_Waitall(2, mine, with_status ? statuses : MPI_STATUSES_IGNORE), MPI_SUCCESS,
+                   "waits for collectives by two threads");
+    };
+    std::thread other(wait, 0, round % 3 == 1);
+    wait(1, round % 3 == 2);
+    ordered.synchronize();
+    int reduced[4];  // this thread has waited for the last one
+    std::memcpy(reduced, sums.read().data(), sizeof reduced);
+    for (const int sum : reduced) expect(sum == ranks, "a collective that two threads wait for");
+    other.join();
+  }
+  const auto replace = [&](int salt) {
+    driver();
+    Buffer data(Kind::device, 4 * kInts, device);
+    data.write(pattern(4 * kInts, rank, salt));
+    for (int round = 0; round < kRounds; ++round)
+      expect_class(MPI_Sendrecv_replace(data.data(), kInts, MPI_INT, rank, salt, rank, salt, comm,
+                                        MPI_STATUS_IGNORE),
+                   MPI_SUCCESS, "MPI_Sendrecv_replace by two threads");
+    ordered.synchronize();
+    expect(data.read() == pattern(4 * kInts, rank, salt), "data that two threads replace");
+  };
+  std::thread other(replace, 1);
+  replace(2);
+  other.join();
 }
 
 }  // namespace weft::test::enqueued
