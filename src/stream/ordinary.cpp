@@ -189,7 +189,8 @@ bool Queue::may_be_full(std::span<const Side> more) const {
   size_t layouts = 0;
   for (const Side& side : more)
     if (!side.contiguous()) layouts += 2;
-  for (const PendingOp& entry : pending_) layouts += (entry.layout.word != 0) + (entry.source_layout.word != 0);
+  for (const PendingOp& entry : pending_)
+    layouts += (entry.layout.word != 0) + (entry.source_layout.word != 0);
   const size_t ops = pending_.size() + more.size();
   return ops + kept_ >= contract::kOps ||
          ops * sizeof(Op) + layouts * sizeof(contract::Runs) > sizeof(contract::Batch::words);

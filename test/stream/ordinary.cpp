@@ -82,14 +82,14 @@ void layouts(const OrderComm& ordered, const Plain& plain, int rounds) {
     fits = std::min({ints, fits / static_cast<int>(sizeof(int)), 3});
     MPI_Sendrecv(in.data(), 1, sent[0], right(), 10, out.data(), 2 * ints, MPI_INT, left(), 10, ordered.comm,
                  MPI_STATUS_IGNORE);
-    MPI_Sendrecv(out.data(), fits, MPI_INT, left(), 11, out.data(), 1, received[1], right(), 11,
-                 ordered.comm, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(out.data(), fits, MPI_INT, left(), 11, out.data(), 1, received[1], right(), 11, ordered.comm,
+                 MPI_STATUS_IGNORE);
     ordered.synchronize();
     exchange(plain.comm, host_in.data(), host_out.data());
     MPI_Sendrecv(host_in.data(), 1, sent[0], right(), 10, host_out.data(), 2 * ints, MPI_INT, left(), 10,
                  plain.comm, MPI_STATUS_IGNORE);
-    MPI_Sendrecv(host_out.data(), fits, MPI_INT, left(), 11, host_out.data(), 1, received[1],
-                 right(), 11, plain.comm, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(host_out.data(), fits, MPI_INT, left(), 11, host_out.data(), 1, received[1], right(), 11,
+                 plain.comm, MPI_STATUS_IGNORE);
     const auto result = out.read();
     const auto wrong = std::mismatch(result.begin(), result.end(), host_out.begin()).first - result.begin();
     expect(result == host_out, "layouts, round " + std::to_string(round) + ", byte " + std::to_string(wrong) +

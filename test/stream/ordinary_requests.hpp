@@ -46,7 +46,8 @@ inline void freed_requests(const OrderComm& ordered) {
     send_and_free(persistent);
     const OrderedStream second;
     for (const MPIX_Stream stream : {second.mpi_stream, MPIX_STREAM_NULL})
-      expect_class(MPIX_Comm_set_stream(comm, stream), MPI_SUCCESS, "MPIX_Comm_set_stream after a freed send");
+      expect_class(MPIX_Comm_set_stream(comm, stream), MPI_SUCCESS,
+                   "MPIX_Comm_set_stream after a freed send");
     second.synchronize();
   }
   send_and_free(false);
@@ -136,9 +137,9 @@ inline void threads(const OrderComm& ordered) {
     Buffer data(Kind::device, 4 * kInts, device);
     data.write(pattern(4 * kInts, rank, salt));
     for (int round = 0; round < kRounds; ++round)
-      expect_class(MPI_Sendrecv_replace(data.data(), kInts, MPI_INT, rank, salt, rank, salt, comm,
-                                        MPI_STATUS_IGNORE),
-                   MPI_SUCCESS, "MPI_Sendrecv_replace by two threads");
+      expect_class(
+          MPI_Sendrecv_replace(data.data(), kInts, MPI_INT, rank, salt, rank, salt, comm, MPI_STATUS_IGNORE),
+          MPI_SUCCESS, "MPI_Sendrecv_replace by two threads");
     ordered.synchronize();
     expect(data.read() == pattern(4 * kInts, rank, salt), "data that two threads replace");
   };
