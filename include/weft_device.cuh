@@ -227,6 +227,10 @@ class Window {
   /// each rank calls it at a time.
   template <class Scope>
   WEFT_DEVICE_FUNCTION Error barrier(Scope scope) const {
+    if (table_->queue != 0) {  // a signal overtakes puts to third ranks
+      const Error flushed = detail::flush_remote(scope, table_, -1);
+      if (flushed != Error::none) return flushed;
+    }
     scope.sync();
     for (int i = static_cast<int>(scope.index()); i < size(); i += static_cast<int>(scope.count()))
       if (i != rank()) signal_barrier(i);
