@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "rma/kernel_queue.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -301,7 +302,7 @@ void KernelQueue::flush(const Record& record) {
   Request* const group = create(record, -1);
   group->parts = 1;
   for (size_t rank = 0; rank < lanes_.size(); ++rank)
-    if (lanes_[rank].unflushed) {
+    if (lanes_[rank].unflushed()) {
       ++group->parts;
       flush_rank(static_cast<int>(rank), group, 0);
     }
@@ -321,8 +322,9 @@ void KernelQueue::flush_rank(int rank, Request* group, uint64_t number) {
   request->group = group;
   if (Status can = usable(rank); !can.ok()) return finish(*request, std::move(can));
   Lane& lane = lanes_[static_cast<size_t>(rank)];
-  if (!std::exchange(lane.unflushed, false)) return finish(*request, {});
+  if (!lane.unflushed()) return finish(*request, {});
   request->flush = ++flushes_;
+  request->confirms = lane.sent;
   const KernelFlushMessage message{WindowHandler::kernel_flush, 0, {}, window_.comm->id, request->flush};
   send(rank, reinterpret_cast<const std::byte*>(&message), sizeof message, nullptr, 0);
 }
@@ -332,7 +334,10 @@ void KernelQueue::flushed(int rank, uint64_t number) {
   requests_.for_each([&](Request& request) {
     if (request.rank == rank && request.flush == number) found = &request;
   });
-  if (found != nullptr) finish(*found, {});
+  if (found == nullptr) return;
+  Lane& lane = lanes_[static_cast<size_t>(rank)];
+  lane.confirmed = std::max(lane.confirmed, found->confirms);
+  finish(*found, {});
 }
 
 /// Sends a small put, and its signal, as one message.
@@ -341,7 +346,7 @@ void KernelQueue::send_put(int rank, const Record& record, const std::byte* payl
       WindowHandler::kernel_put, {}, record.signal, window_.comm->id, record.offset, record.bytes};
   if (record.bytes != 0) count_move(true, record.bytes);
   send(rank, reinterpret_cast<const std::byte*>(&message), sizeof message, payload, record.bytes);
-  lanes_[static_cast<size_t>(rank)].unflushed = true;
+  ++lanes_[static_cast<size_t>(rank)].sent;
 }
 
 bool KernelQueue::send_now(int rank, const std::byte* header, size_t header_bytes, const std::byte* payload,
@@ -393,7 +398,7 @@ Status KernelQueue::settle(int rank) {
     return !found;
   };
   wait_for(rank, complete);
-  if (lane.unflushed && usable(rank).ok()) {
+  if (lane.unflushed() && usable(rank).ok()) {
     flush_rank(rank, nullptr, 0);
     const uint64_t flush = created_;
     wait_for(rank, [&] {

@@ -52,6 +52,7 @@ class KernelQueue final : private core::Poller {
     uint64_t value = 0;              ///< result of a get into the reply, or of an atomic operation
     Operation* operation = nullptr;  ///< atomic operation
     uint64_t flush = 0;              ///< number of the flush message that is to be answered
+    uint64_t confirms = 0;           ///< Lane::sent at that message
     Request* group = nullptr;        ///< a flush of all hosts, of which this one is a part
     unsigned parts = 0;              ///< of such a flush, in flight
   };
@@ -59,7 +60,9 @@ class KernelQueue final : private core::Poller {
   struct Lane {
     std::deque<std::vector<std::byte>> backlog;  ///< messages without capacity in the transport, in order
     size_t pending = 0;                          ///< requests
-    bool unflushed = false;                      ///< messages since the last flush message
+    uint64_t sent = 0;                           ///< puts and signals by message
+    uint64_t confirmed = 0;                      ///< of those, executed at the target
+    [[nodiscard]] bool unflushed() const { return sent != confirmed; }
   };
 
   KernelQueue(Window& window, const device::UserStream& gpu, device::abi::WindowStatus& status);

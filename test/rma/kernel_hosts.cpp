@@ -2,13 +2,9 @@
 // Windows of several hosts in kernels, on the emulated driver: host threads execute the kernels
 // (emulated_kernel.hpp). Rings, atomic operations, gets, flushes, refusals, time limits, many threads.
 #include <cstring>
-#include <functional>
-#include <thread>
 #include <vector>
 
-#include "rma/device_kernels.cuh"
-#include "rma/emulated_kernel.hpp"
-#include "stream/stream_comm.hpp"
+#include "rma/host_window.hpp"
 
 namespace {
 
@@ -16,36 +12,6 @@ using namespace weft::test::enqueued;
 using weft::device::Error;
 using weft::device::Target;
 using weft::device::Thread;
-using weft::test::EmulatedHandle;
-using KernelWindow = weft::device::Window;
-
-constexpr size_t kWords = 2 * programs::kHalf;
-constexpr size_t kBytes = kWords * sizeof(int64_t);
-
-struct HostWindow {
-  explicit HostWindow(int notifications = 4) : memory(Kind::device, kBytes, device) {
-    memory.write(std::vector<char>(kBytes));
-    MPI_Win_create(memory.data(), kBytes, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-    expect_class(MPIX_Win_create_notify(win, notifications), MPI_SUCCESS, "create_notify");
-    expect_class(MPIX_Win_device_handle(win, &handle), MPI_SUCCESS, "device_handle");
-    MPI_Barrier(MPI_COMM_WORLD);
-  }
-  ~HostWindow() { expect_class(MPI_Win_free(&win), MPI_SUCCESS, "free"); }
-  /// Runs a kernel of `threads` blocks while the host is outside of MPI.
-  void run(int threads, const std::function<void(KernelWindow, int)>& body) const {
-    const EmulatedHandle emulated(handle);
-    std::vector<std::thread> blocks;
-    for (int i = 0; i < threads; ++i) blocks.emplace_back([&, i] { body(KernelWindow(emulated.get()), i); });
-    for (std::thread& block : blocks) block.join();
-  }
-  [[nodiscard]] int64_t* words() const {
-    return static_cast<int64_t*>(EmulatedHandle::alias(reinterpret_cast<uint64_t>(memory.data()), kBytes));
-  }
-  Buffer memory;
-  MPI_Win win = MPI_WIN_NULL;
-  void* handle = nullptr;
-};
 
 void rings() {
   const HostWindow window;
