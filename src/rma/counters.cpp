@@ -175,7 +175,7 @@ Status Counters::withdraw() {
   queue_.reset();
   if (table_.base != 0) device::free_scratch(table_);
   if (words_ != nullptr) device::free_scratch(memory_);
-  pinned_ = {};
+  unpin_host_words();
   if (host_ != nullptr) window_.rma().free(host_);
   return all_detached;
 }
@@ -235,20 +235,28 @@ Status Counters::write(uint32_t notification, uint64_t value) {
 }
 
 Result<bool> Counters::try_take(uint32_t notification, uint64_t value) {
-  // Without kernels of this process, the word in GPU memory is not negative.
-  if (host_ != nullptr && table_.base == 0) {
-    if (__atomic_load_n(host_word(notification), __ATOMIC_ACQUIRE) >= value) {
-      __atomic_fetch_sub(host_word(notification), value, __ATOMIC_RELAXED);
-      return true;
-    }
-    if (words_ == nullptr || polls_++ % kPollsOfHostWord != 0) return false;
+  const auto wanted = static_cast<int64_t>(value);
+  if (host_ == nullptr) {
+    auto now = read(notification);
+    if (!now) return std::move(now).error();
+    if (static_cast<int64_t>(*now) < wanted) return false;
+    // Peers add to the counter at the same time: the GPU subtracts.
+    WEFT_TRY(add_on_gpu(words_ + offset(notification), memory_, ~value + 1));
+    return true;
   }
-  auto now = read(notification);
-  if (!now) return std::move(now).error();
-  if (static_cast<int64_t>(*now) < static_cast<int64_t>(value)) return false;
-  // Peers add to the counter at the same time: the GPU subtracts.
-  WEFT_TRY(add_on_gpu(words_ + offset(notification), memory_, ~value + 1));
-  return true;
+  const uint64_t on_host = __atomic_load_n(host_word(notification), __ATOMIC_ACQUIRE);
+  // Without kernels of this process, the word in GPU memory is not negative.
+  bool enough = table_.base == 0 && static_cast<int64_t>(on_host) >= wanted;
+  if (!enough && words_ != nullptr) {
+    const bool changed = table_.base != 0 && on_host != host_seen_;
+    if (!changed && polls_++ % kPollsOfHostWord != 0) return false;
+    host_seen_ = on_host;
+    auto on_gpu = read_gpu(notification);
+    if (!on_gpu) return std::move(on_gpu).error();
+    enough = static_cast<int64_t>(on_host + *on_gpu) >= wanted;
+  }
+  if (enough) __atomic_fetch_sub(host_word(notification), value, __ATOMIC_RELAXED);
+  return enough;
 }
 
 /// Lets kernels read the words in host memory.
@@ -259,6 +267,13 @@ Status Counters::pin_host_words() {
   if (!pinned) return std::move(pinned).error();
   pinned_ = std::move(*pinned);
   return {};
+}
+
+/// The driver may wait for kernels, which wait for another thread of this process: without the lock.
+void Counters::unpin_host_words() {
+  if (!pinned_) return;
+  device::HostRegistration ended = std::move(pinned_);
+  window_.instance.unlocked([&] { ended = {}; });
 }
 
 /// A process as kernels see it.
@@ -342,7 +357,7 @@ Result<uint64_t> Counters::table(bool in_stream) {
     Status made = make_table();
     if (!made.ok()) {
       queue_.reset();
-      pinned_ = {};
+      unpin_host_words();
       if (table_.base != 0) device::free_scratch(std::exchange(table_, {}));
       if (status_ != nullptr) stream::forget_cancel_word(window_.instance, status_->cancelled);
       device::free_pinned(gpu_, std::exchange(status_, nullptr));

@@ -2,8 +2,8 @@
 // Counters: 64-bit words of the processes of a window, for notifications and for barriers by kernels. They
 // lie in GPU memory, where kernels change them, if the window memory of a process does or the window has a
 // GPU stream; else in host memory. If the window spans several hosts, a counter is the sum of two words: one
-// in host memory, to which CPUs add, and in the former case one in GPU memory for the kernels of the host,
-// which may be less than zero. Created and freed collectively. Threading: under the instance lock.
+// in host memory, which CPUs change, and in the former case one in GPU memory for the kernels of the host.
+// Each may be less than zero. Created and freed collectively. Threading: under the instance lock.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -57,6 +57,8 @@ class Counters {
   /// A kernel of another host adds 1 to the word of a counter, or of a barrier. Returns false if there is no
   /// such word.
   [[nodiscard]] bool arrive(uint32_t word);
+  /// Whether a put or signal of the kernels of `rank` could not be executed here; flushes say so.
+  [[nodiscard]] bool& failed_put(int rank) { return peers_[static_cast<size_t>(rank)].failed_put; }
 
   /// Address of the table of weft_device.cuh in GPU memory, made at the first call. Errc::unsupported, with
   /// rank and reason, if the GPU cannot access the memory of a process of this host. `in_stream`: the waits
@@ -77,6 +79,7 @@ class Counters {
     std::unique_ptr<transport::rma::Target> target;  ///< words in host memory, or the only ones
     std::unique_ptr<transport::rma::Target> gpu;     ///< words in GPU memory beside them; null: none
     uint32_t notifications = 0;
+    bool failed_put = false;  ///< a put or signal of its kernels could not be executed here
   };
   Counters(Window& window, uint32_t notifications);
   [[nodiscard]] Status allocate();
@@ -87,6 +90,7 @@ class Counters {
   [[nodiscard]] Status make_table();
   [[nodiscard]] Result<device::abi::WindowPeer> describe(int rank) const;
   [[nodiscard]] Status pin_host_words();
+  void unpin_host_words();
   [[nodiscard]] Result<uint64_t> read_gpu(uint32_t notification) const;
   void cancel();
   [[nodiscard]] uint64_t offset(uint32_t notification) const;
@@ -106,6 +110,7 @@ class Counters {
   std::vector<Peer> peers_;
   uint64_t discarded_ = 0;  ///< values before atomic operations
   unsigned polls_ = 0;      ///< of try_take()
+  uint64_t host_seen_ = 0;  ///< the word in host memory when try_take() last read that in GPU memory
   device::Memory table_;
   device::abi::WindowStatus* status_ = nullptr;
   std::unique_ptr<KernelQueue> queue_;

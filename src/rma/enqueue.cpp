@@ -267,12 +267,15 @@ Status Window::free_notify() {
 Status Window::drop_counters() {
   if (counters == nullptr) return {};
   WEFT_TRY(settle_stream());
-  for (int rank = 0; counters->queue() != nullptr && rank < size(); ++rank)
-    WEFT_TRY(counters->queue()->settle(rank));
-  WEFT_TRY(barrier(*comm));
+  Status settled;
+  for (int rank = 0; counters->queue() != nullptr && rank < size(); ++rank) {
+    Status outcome = counters->queue()->settle(rank);
+    if (settled.ok()) settled = std::move(outcome);
+  }
+  WEFT_TRY(barrier(*comm));  // fails if a process has failed
   Status withdrawn = counters->withdraw();
   counters.reset();
-  return withdrawn;
+  return settled.ok() ? std::move(withdrawn) : std::move(settled);
 }
 
 /// Collective: counters for barriers in streams.

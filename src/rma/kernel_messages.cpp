@@ -36,16 +36,20 @@ void Messages::on_kernel_put(core::ProcessId source, const KernelPutMessage& mes
   int rank = -1;
   Window* const window = find(message.window, source, rank);
   if (window == nullptr) return;
-  if (size - sizeof message < message.length) return dropped.add();
+  const auto drop = [&] {
+    if (window->counters != nullptr) window->counters->failed_put(rank) = true;
+    dropped.add();
+  };
+  if (size - sizeof message < message.length) return drop();
   if (message.length != 0) {
     std::byte* address = nullptr;
     const OwnMemory* const own = window->own_memory(message.offset, message.length, address);
     if (own == nullptr ||
         !copy::execute(copy::plain(address, own->memory), copy::plain(&message + 1), message.length))
-      return dropped.add();
+      return drop();
   }
   if (message.signal == 0) return;
-  if (window->counters == nullptr || !window->counters->arrive(message.signal - 1)) dropped.add();
+  if (window->counters == nullptr || !window->counters->arrive(message.signal - 1)) drop();
 }
 
 void Messages::on_kernel_flush(core::ProcessId source, const KernelFlushMessage& message) {
@@ -55,11 +59,12 @@ void Messages::on_kernel_flush(core::ProcessId source, const KernelFlushMessage&
   if (message.answer == 0) {
     KernelFlushMessage answer = message;
     answer.answer = 1;
+    answer.failed = window->counters != nullptr && window->counters->failed_put(rank) ? 1 : 0;
     const auto* const bytes = reinterpret_cast<const std::byte*>(&answer);
     return send(source, {bytes, bytes + sizeof answer});
   }
   KernelQueue* const queue = window->counters == nullptr ? nullptr : window->counters->queue();
-  if (queue != nullptr) queue->flushed(rank, message.number);
+  if (queue != nullptr) queue->flushed(rank, message.number, message.failed != 0);
 }
 
 void Messages::send_atomic(Operation& operation, uint64_t offset, const std::byte* in,

@@ -10,6 +10,7 @@
 #include "base/counters.hpp"
 #include "core/progress_thread.hpp"
 #include "core/remote_memory.hpp"
+#include "device/stream_words.hpp"
 #include "rma/window.hpp"
 
 namespace weft::rma {
@@ -84,8 +85,8 @@ Result<std::unique_ptr<KernelQueue>> KernelQueue::create(Window& window, const d
   made->records_ = reinterpret_cast<Record*>(made->payload_ + kPayloadBytes);
   made->replies_ = reinterpret_cast<abi::QueueReply*>(made->payload_ + kPayloadBytes + kRecordBytes);
   made->read_word_ = reinterpret_cast<uint64_t*>(made->payload_ + kPayloadBytes + kRecordBytes + kReplyBytes);
+  device::streams_may_wait(1);  // for this process: other threads must not wait for them under the lock
   window.instance.add(*made);
-  if (auto& thread = window.instance.progress_thread) thread->add_kernel_queue();
   return made;
 }
 
@@ -93,8 +94,9 @@ KernelQueue::~KernelQueue() {
   if (record_ != nullptr) window_.instance.waits.withdraw(*record_);
   WEFT_ASSERT(requests_.live() == 0);
   if (pinned_ == nullptr) return;
-  if (auto& thread = window_.instance.progress_thread) thread->remove_kernel_queue();
+  if (auto& thread = window_.instance.progress_thread; counted_ && thread) thread->remove_kernel_queue();
   window_.instance.remove(*this);
+  device::streams_may_wait(-1);
   device::free_pinned(gpu_, pinned_);
 }
 
@@ -113,6 +115,10 @@ bool KernelQueue::written(uint64_t position) const {
 }
 
 bool KernelQueue::poll() {
+  if (auto& thread = window_.instance.progress_thread; thread && !counted_) {  // it may start after the queue
+    thread->add_kernel_queue();
+    counted_ = true;
+  }
   observe_waits();
   bool progressed = false;
   for (size_t rank = 0; backlogs_ != 0 && rank < lanes_.size(); ++rank)
@@ -194,6 +200,11 @@ Status KernelQueue::usable(int rank) const {
   const core::ProcessId process = peer(rank).process;
   return window_.instance.failures.failed(process) ? Status(window_.instance.failures.error_of(process))
                                                    : Status();
+}
+
+Status KernelQueue::outcome_of(int rank) const {
+  if (!lanes_[static_cast<size_t>(rank)].failed) return {};
+  return Error(Errc::other, "rank " + std::to_string(rank) + " could not execute a put of a kernel");
 }
 
 KernelQueue::Request* KernelQueue::create(const Record& record, int rank) {
@@ -322,14 +333,14 @@ void KernelQueue::flush_rank(int rank, Request* group, uint64_t number) {
   request->group = group;
   if (Status can = usable(rank); !can.ok()) return finish(*request, std::move(can));
   Lane& lane = lanes_[static_cast<size_t>(rank)];
-  if (!lane.unflushed()) return finish(*request, {});
+  if (!lane.unflushed()) return finish(*request, outcome_of(rank));
   request->flush = ++flushes_;
   request->confirms = lane.sent;
-  const KernelFlushMessage message{WindowHandler::kernel_flush, 0, {}, window_.comm->id, request->flush};
+  const KernelFlushMessage message{WindowHandler::kernel_flush, 0, 0, {}, window_.comm->id, request->flush};
   send(rank, reinterpret_cast<const std::byte*>(&message), sizeof message, nullptr, 0);
 }
 
-void KernelQueue::flushed(int rank, uint64_t number) {
+void KernelQueue::flushed(int rank, uint64_t number, bool failed) {
   Request* found = nullptr;
   requests_.for_each([&](Request& request) {
     if (request.rank == rank && request.flush == number) found = &request;
@@ -337,7 +348,8 @@ void KernelQueue::flushed(int rank, uint64_t number) {
   if (found == nullptr) return;
   Lane& lane = lanes_[static_cast<size_t>(rank)];
   lane.confirmed = std::max(lane.confirmed, found->confirms);
-  finish(*found, {});
+  lane.failed |= failed;
+  finish(*found, outcome_of(rank));
 }
 
 /// Sends a small put, and its signal, as one message.
@@ -407,7 +419,8 @@ Status KernelQueue::settle(int rank) {
       return !found;
     });
   }
-  return usable(rank);
+  Status can = usable(rank);
+  return can.ok() ? outcome_of(rank) : std::move(can);
 }
 
 template <class Done>

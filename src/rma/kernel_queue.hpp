@@ -31,7 +31,7 @@ class KernelQueue final : private core::Poller {
   /// The part of the ring that the kernels keep in GPU memory.
   [[nodiscard]] device::abi::Queue initial() const;
   /// Waits until all that kernels have requested of `rank` is complete there. The error of a failed process
-  /// or a revoked window.
+  /// or a revoked window; Errc::other if the target could not execute a put.
   [[nodiscard]] Status settle(int rank);
   /// A rank has failed: requests of it end.
   void lose(int rank, const Error& why);
@@ -40,7 +40,8 @@ class KernelQueue final : private core::Poller {
   /// Number of requests in flight.
   [[nodiscard]] size_t pending() const { return requests_.live(); }
   /// A rank has received all messages of the queue before the flush `number`.
-  void flushed(int rank, uint64_t number);
+  /// `failed`: it could not execute one of them, now or earlier.
+  void flushed(int rank, uint64_t number, bool failed);
 
  private:
   using Record = device::abi::QueueRecord;
@@ -62,6 +63,7 @@ class KernelQueue final : private core::Poller {
     size_t pending = 0;                          ///< requests
     uint64_t sent = 0;                           ///< puts and signals by message
     uint64_t confirmed = 0;                      ///< of those, executed at the target
+    bool failed = false;                         ///< the target could not execute one of those
     [[nodiscard]] bool unflushed() const { return sent != confirmed; }
   };
 
@@ -89,6 +91,8 @@ class KernelQueue final : private core::Poller {
   void observe_waits();
   void publish_wait(uint64_t now);
   [[nodiscard]] Status usable(int rank) const;
+  /// Outcome of the messages that the rank has confirmed.
+  [[nodiscard]] Status outcome_of(int rank) const;
   [[nodiscard]] Peer& peer(int rank) const { return window_.peers[static_cast<size_t>(rank)]; }
 
   Window& window_;
@@ -107,6 +111,7 @@ class KernelQueue final : private core::Poller {
   uint64_t created_ = 0;          ///< number of requests
   Slab<Request> requests_{size_t{1} << 20};
   bool abandoned_ = false;
+  bool counted_ = false;  ///< by the progress thread
   // Waits of kernels, for `weft hang`.
   uint32_t waits_seen_ = 0;                ///< WindowStatus::waits
   core::Operands waited_for_;              ///< what the wait is for

@@ -100,7 +100,8 @@ struct KernelPutMessage {
 struct KernelFlushMessage {
   WindowHandler handler;
   uint8_t answer;  ///< 1: of the target
-  uint8_t unused[6];
+  uint8_t failed;  ///< in the answer, 1: the target could not execute a put or signal of the origin
+  uint8_t unused[5];
   core::ContextId window;
   uint64_t number;  ///< of the flush, at its origin
 };

@@ -297,10 +297,12 @@ bool FullGpu::full() const {
   return code == device::cuda::kNotReady;
 }
 
+void FullGpu::end() { __atomic_store_n(reinterpret_cast<uint32_t*>(flag_.data()), 1u, __ATOMIC_RELEASE); }
+
 void FullGpu::release() {
   Cuda& driver = cuda();
   driver.cuCtxSetCurrent(context_);
-  __atomic_store_n(reinterpret_cast<uint32_t*>(flag_.data()), 1u, __ATOMIC_RELEASE);
+  end();
   EXPECT_EQ(driver.cuStreamSynchronize(stream_), 0);
   if (driver.emulated()) driver.kernels(128);
   driver.cuCtxSetCurrent(driver.primary[0]);

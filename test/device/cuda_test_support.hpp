@@ -165,6 +165,7 @@ class FullGpu {
   FullGpu(const FullGpu&) = delete;
   FullGpu& operator=(const FullGpu&) = delete;
   void fill();     ///< starts the kernel
+  void end();      ///< ends the kernel, without a call of the driver
   void release();  ///< ends the kernel and waits
   [[nodiscard]] bool full() const;
 

@@ -26,7 +26,7 @@ for number, ones, name in ((0x24b, 0x3f80, "MPIX_BFLOAT16"), (0x24a, 0x3c00, "MP
 try:
     MPI.Datatype.fromhandle(0x3).Get_size()
 except (MPI.Exception, ValueError) as error:
-    print(MPI.Get_library_version().split("(")[1])
+    print(MPI.Get_library_version().rpartition("(")[2])
 """
 
 

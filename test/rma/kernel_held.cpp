@@ -65,8 +65,7 @@ void flushes() {
         expect(in_kernel.put(Thread(), 1, 0, &value, sizeof value) == Error::none, "put");
       else
         sleep_ms(100);
-      const Error flushed =
-          thread == 2 ? in_kernel.flush(Thread()) : in_kernel.target(1).flush(Thread());
+      const Error flushed = thread == 2 ? in_kernel.flush(Thread()) : in_kernel.target(1).flush(Thread());
       expect(flushed == Error::none, "flush");
       ++held.ended;
     });
@@ -96,6 +95,78 @@ void barriers() {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/// A put that the target cannot execute is an error of later flushes, by kernels and by the host.
+void failed_puts() {
+  HostWindow window;
+  if (rank == 0) {
+    const EmulatedHandle emulated(window.handle);
+    const auto* const table = static_cast<const weft::device::abi::WindowTable*>(emulated.get());
+    const KernelWindow in_kernel(emulated.get());
+    constexpr uint32_t kNoSuchCounter = 1000;
+    expect(weft::device::detail::put_remote(Thread(), table, 1, 0, nullptr, 0, kNoSuchCounter) == Error::none,
+           "a signal that the target drops");
+    expect(in_kernel.target(1).flush(Thread()) == Error::network, "flush after a dropped signal");
+    expect(in_kernel.target(1).flush(Thread()) != Error::none, "the error stays");
+    int code = 0, of = -2, notification = -1;
+    MPIX_Win_device_status(window.win, &code, &of, &notification);
+    expect(of == 1, "the status names the rank");
+    MPI_Win_lock_all(0, window.win);
+    expect_class(MPI_Win_flush(1, window.win), MPI_ERR_OTHER, "the host's flush");
+    (void)MPI_Win_unlock_all(window.win);
+    window.at_free = MPI_ERR_OTHER;
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/// Waits of the host take from words in host memory, without kernels, beside notifications in GPU memory.
+void host_takes() {
+  const HostWindow window;
+  MPI_Win_lock_all(0, window.win);
+  const unsigned long launches = weft::test::cuda().calls("cuLaunchKernel");
+  int64_t nothing = 0;
+  expect_class(MPIX_Put_notify(&nothing, 0, MPI_INT64_T, right(), 0, 0, MPI_INT64_T, window.win, 1),
+               MPI_SUCCESS, "put_notify");
+  expect_class(MPIX_Win_wait_notify(window.win, 1, 1), MPI_SUCCESS, "a notification of a host");
+  expect(weft::test::cuda().calls("cuLaunchKernel") == launches, "the host takes without a kernel");
+  window.run(1, [&](KernelWindow in_kernel, int) {
+    for (int i = 0; i < 2; ++i) expect(in_kernel.notify(Thread(), rank, 0) == Error::none, "notify");
+  });
+  expect_class(MPIX_Win_wait_notify(window.win, 0, 1), MPI_SUCCESS, "a notification of an own kernel");
+  window.run(1, [&](KernelWindow in_kernel, int) {
+    expect(in_kernel.notifications(0) == 1, "one is left");
+    expect(in_kernel.wait_notify(Thread(), 0) == Error::none, "the other notification");
+    expect(in_kernel.notifications(0) == 0, "none is left");
+  });
+  MPI_Win_unlock_all(window.win);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/// A window is freed while a kernel of this GPU waits for an answer to its request, and so for the reader.
+void free_beside_kernel() {
+  const HostWindow window;
+  auto other = std::make_unique<HostWindow>();
+  std::thread kernel;
+  std::unique_ptr<weft::test::FullGpu> running;
+  std::unique_ptr<EmulatedHandle> handle;
+  if (rank == 0) {
+    running = std::make_unique<weft::test::FullGpu>(device);
+    running->fill();
+    weft::test::cuda().kernels(128);
+    handle = std::make_unique<EmulatedHandle>(window.handle);
+    kernel = std::thread([&] {
+      const KernelWindow in_kernel(handle->get());
+      sleep_ms(200);  // the other window is being freed
+      int64_t value = 0;
+      expect(in_kernel.get(Thread(), 1, 0, &value, sizeof value) == Error::none, "get");
+      running->end();
+    });
+  }
+  other.reset();
+  if (rank == 0) kernel.join();
+  running.reset();
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -103,5 +174,8 @@ int main(int argc, char** argv) {
   weft::test::start(argc, argv, rank, ranks);
   flushes();
   barriers();
+  failed_puts();
+  host_takes();
+  free_beside_kernel();
   return weft::test::finish(failures);
 }

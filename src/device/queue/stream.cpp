@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "device/cuda/deferred.hpp"
 #include "device/queue/submit.hpp"
 
 namespace weft::device {
@@ -156,13 +157,14 @@ Result<void*> allocate_pinned(const UserStream& stream, size_t bytes) {
 }
 
 void free_pinned(const UserStream& stream, void* memory) {
-  if (!available() || memory == nullptr ||
-      !cuda::context_exists(stream.context, reinterpret_cast<cuda::Address>(memory)))
-    return;
-  const cuda::CurrentContext current(stream.context);
-  if (current.code() != cuda::kSuccess) return;
-  const cuda::RelaxedCapture relaxed;
-  driver().mem_free_host(memory);
+  if (memory == nullptr) return;
+  cuda::release_or_defer([context = stream.context, memory] {
+    if (!available() || !cuda::context_exists(context, reinterpret_cast<cuda::Address>(memory))) return;
+    const cuda::CurrentContext current(context);
+    if (current.code() != cuda::kSuccess) return;
+    const cuda::RelaxedCapture relaxed;
+    driver().mem_free_host(memory);
+  });
 }
 
 }  // namespace weft::device
