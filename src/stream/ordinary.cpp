@@ -73,7 +73,7 @@ Status Queue::begin(Request& request, std::span<const Part> parts, std::span<con
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   WEFT_TRY(same_capture(*captured));
-  if (may_be_full(sides)) WEFT_TRY(await_freed());
+  if (!sides.empty()) WEFT_TRY(await_freed(sides));
   request.captured = *captured;
   open_.push_back(&request);
   bool all_null = true;
@@ -172,8 +172,17 @@ Queue::Chosen Queue::entries_of(std::span<Request* const> requests) {
 }
 
 /// The program can't wait for requests that it has freed: the stream does.
-Status Queue::await_freed() {
+Status Queue::await_freed(std::span<const Side> more) {
   if (open_.empty()) return {};
+  size_t layouts = 0;
+  for (const Side& side : more)
+    if (!side.contiguous()) layouts += 2;
+  for (const PendingOp& entry : pending_)
+    layouts += (entry.layout.word != 0) + (entry.source_layout.word != 0);
+  const size_t ops = pending_.size() + more.size();
+  if (!more.empty() && ops + kept_ < contract::kOps &&
+      ops * sizeof(Op) + layouts * sizeof(contract::Runs) <= sizeof(contract::Batch::words))
+    return {};
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   std::vector<Request*> freed;
@@ -185,21 +194,6 @@ Status Queue::await_freed() {
   return freed.empty() ? Status() : await(freed);
 }
 
-bool Queue::may_be_full(std::span<const Side> more) const {
-  size_t layouts = 0;
-  for (const Side& side : more)
-    if (!side.contiguous()) layouts += 2;
-  for (const PendingOp& entry : pending_)
-    layouts += (entry.layout.word != 0) + (entry.source_layout.word != 0);
-  const size_t ops = pending_.size() + more.size();
-  return ops + kept_ >= contract::kOps ||
-         ops * sizeof(Op) + layouts * sizeof(contract::Runs) > sizeof(contract::Batch::words);
-}
-
-void Queue::await_enqueuing() {
-  core::wait_until(comm_.instance, [&] { return !enqueuing_; });
-}
-
 Status Queue::enqueue_collectives(std::span<Request* const> requests) {
   const auto any_left = [&] {
     return std::any_of(requests.begin(), requests.end(), [&](const Request* request) {
@@ -207,7 +201,7 @@ Status Queue::enqueue_collectives(std::span<Request* const> requests) {
     });
   };
   Status first = any_left() ? await_freed() : Status();
-  await_enqueuing();  // by another thread
+  core::wait_until(comm_.instance, [&] { return !enqueuing_; });  // in another thread
   enqueuing_ = true;
   while (any_left()) {
     Request* const request = collectives_.front();
@@ -221,15 +215,11 @@ Status Queue::enqueue_collectives(std::span<Request* const> requests) {
   return first;
 }
 
-Status Queue::enqueue_all_collectives() {
-  const std::vector<Request*> all(collectives_.begin(), collectives_.end());
-  return enqueue_collectives(all);
-}
-
 /// The caller ends the requests: polls don't, so they stay valid while the lock is released.
 void Queue::take_over(std::span<Request* const> requests) {
   for (const Request* const request : requests) std::erase(open_, request);
   if (open_.empty()) tested_ = false;
+  core::wait_until(comm_.instance, [&] { return !enqueuing_; });
 }
 
 Status Queue::finish_self(std::span<Request* const> requests) {
@@ -258,7 +248,6 @@ void Queue::retire(Request& request) {
 
 Status Queue::await(std::span<Request* const> requests) {
   take_over(requests);
-  await_enqueuing();
   if (Status alive = check_ranks(); !alive.ok()) {
     drop(requests);
     return alive;
@@ -278,7 +267,6 @@ Status Queue::await(std::span<Request* const> requests) {
 
 Status Queue::finish(std::span<Request* const> requests) {
   take_over(requests);
-  await_enqueuing();
   Status outcome = check_ranks(), fault;
   if (outcome.ok()) {
     static_cast<void>(finish_self(requests));  // each request has its outcome
@@ -330,9 +318,8 @@ Status Queue::expect(Request& request) {
 }
 
 Status Queue::before_host_call(bool in_stream) {
-  await_enqueuing();
   WEFT_TRY(await_freed());
-  WEFT_TRY(enqueue_all_collectives());
+  WEFT_TRY(enqueue_collectives(std::vector(collectives_.begin(), collectives_.end())));
   if (!in_stream || pending_.empty()) return {};
   return Error(Errc::unsupported,
                "nonblocking operations of the communicator are unfinished, and the stream would reach them "
@@ -400,7 +387,7 @@ bool Queue::poll() {
       if (entry.request != nullptr && entry.request->is_ordinary()) arm(entry.op, *mailbox_);
     launched = launch({}).ok();
   } else if (tested_ && !collectives_.empty()) {
-    launched = enqueue_all_collectives().ok();
+    launched = enqueue_collectives(std::vector(collectives_.begin(), collectives_.end())).ok();
   }
   polls_ = false;
   return ended || launched;

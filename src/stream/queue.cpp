@@ -21,6 +21,16 @@ namespace {
 constexpr uint64_t kBarrierBytes = 512;             // behind the buffer for messages to oneself
 constexpr uint64_t kFailureNoticeNs = 500'000'000;  // longer than it takes to notice the end of a process
 
+/// Writes a status that the host already knows. Layout: api/status.hpp.
+Status write_status(StatusAddress status, const core::Completion& completion) {
+  if (status == nullptr) return {};
+  const auto bytes = completion.bytes;
+  const int32_t words[8] = {completion.source, completion.tag, static_cast<int32_t*>(status)[2],
+                            static_cast<int32_t>(bytes), static_cast<int32_t>(bytes >> 32)};
+  std::memcpy(status, words, sizeof words);
+  return {};
+}
+
 }  // namespace
 
 Slab<Request>& Request::slab() {
@@ -148,7 +158,7 @@ Result<core::Request*> Queue::start_send(const p2p::Buffer& buffer, int dest, in
   WEFT_TRY(check_ranks());
   auto side = describe(buffer, tag);
   if (!side) return std::move(side).error();
-  if (may_be_full({&*side, 1})) WEFT_TRY(await_freed());
+  WEFT_TRY(await_freed({&*side, 1}));
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   Request* request = Request::slab().create(comm_);
@@ -170,7 +180,7 @@ Result<core::Request*> Queue::start_receive(const p2p::Buffer& buffer, int sourc
   WEFT_TRY(check_ranks());
   auto side = describe(buffer, tag);
   if (!side) return std::move(side).error();
-  if (may_be_full({&*side, 1})) WEFT_TRY(await_freed());
+  WEFT_TRY(await_freed({&*side, 1}));
   Request* request = Request::slab().create(comm_);
   if (request == nullptr) return core::no_more_requests();
   request->completion = {p2p::kProcNull, p2p::kAnyTag, 0, false};
@@ -216,16 +226,6 @@ Status Queue::wait(std::span<Request* const> requests, std::span<const StatusAdd
   WEFT_TRY(std::move(launched));
   if (!first.ok()) return first;
   return report_fault();
-}
-
-/// Writes a status that the host already knows. Layout: api/status.hpp.
-Status Queue::write_status(StatusAddress status, const core::Completion& completion) const {
-  if (status == nullptr) return {};
-  const auto bytes = completion.bytes;
-  const int32_t words[8] = {completion.source, completion.tag, static_cast<int32_t*>(status)[2],
-                            static_cast<int32_t>(bytes), static_cast<int32_t>(bytes >> 32)};
-  std::memcpy(status, words, sizeof words);
-  return {};
 }
 
 /// Returns an error that a kernel reported since the last call.

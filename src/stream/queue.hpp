@@ -138,7 +138,6 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] Status same_capture(bool now) const;
   [[nodiscard]] Result<bool> capturing() const { return device::capturing(target_); }
   [[nodiscard]] uint16_t allocate_state(bool captured);
-  [[nodiscard]] Status write_status(StatusAddress status, const core::Completion& completion) const;
   [[nodiscard]] Status check_ranks();
   [[nodiscard]] Status report_fault();
   void drop(std::span<Request* const> requests);
@@ -152,13 +151,9 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] bool has_entries(const Request& request) const;
   /// Enqueues the collectives among the requests, and those started before.
   [[nodiscard]] Status enqueue_collectives(std::span<Request* const> requests);
-  [[nodiscard]] Status enqueue_all_collectives();
-  /// Waits until no other thread enqueues collectives.
-  void await_enqueuing();
-  /// Makes the stream wait for the messages of requests that the program has freed.
-  [[nodiscard]] Status await_freed();
-  /// Whether operations with these sides might not fit a launch with those pending.
-  [[nodiscard]] bool may_be_full(std::span<const Side> more) const;
+  /// Makes the stream wait for the messages of requests that the program has freed. With `more`: only if
+  /// operations with these sides might not fit a launch with those pending.
+  [[nodiscard]] Status await_freed(std::span<const Side> more = {});
   void take_over(std::span<Request* const> requests);
   /// The request ends for the program.
   void retire(Request& request);
