@@ -55,16 +55,16 @@ inline void freed_requests(const OrderComm& ordered) {
   expect(in.read() == pattern(4 * kInts, left(), 7), "the message of a freed send");
   // Freed after a test: it ends with the communicator.
   int flag = 0;
-  constexpr int kMany = 100'000;
-  Buffer large(Kind::device, 4 * kMany, device), target(Kind::device, 4 * kMany, device);
+  constexpr int kLargeInts = 100'000;
+  Buffer large(Kind::device, 4 * kLargeInts, device), target(Kind::device, 4 * kLargeInts, device);
   const OrderComm other("true");
   for (int i = 0; i < 10; ++i) {
-    MPI_Isend(large.data(), kMany, MPI_INT, right(), i, other.comm, &request);
+    MPI_Isend(large.data(), kLargeInts, MPI_INT, right(), i, other.comm, &request);
     MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
     if (flag == 0) MPI_Request_free(&request);
   }
   for (int i = 0; i < 10; ++i)
-    MPI_Recv(target.data(), kMany, MPI_INT, left(), i, other.comm, MPI_STATUS_IGNORE);
+    MPI_Recv(target.data(), kLargeInts, MPI_INT, left(), i, other.comm, MPI_STATUS_IGNORE);
 }
 
 /// The wait that returns the status of a message longer than its receive returns the error, too.
