@@ -53,7 +53,7 @@ int pid_of_target() {
   return pid;
 }
 
-/// Each flush waits for the target, also beside one that is in flight.
+/// Each flush waits for the target, also beside another in flight.
 void flushes() {
   const HostWindow window;
   const int pid = pid_of_target();

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Helpers for tests of stream order: streams with the hint, communicators in stream order, and plain ones.
 #pragma once
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
 #include "stream/stream_comm.hpp"
 
 namespace weft::test::enqueued {
@@ -49,9 +54,10 @@ struct Plain {
     MPI_Cart_create(MPI_COMM_WORLD, 1, &ranks, &periodic, 0, &grid);
     MPI_Comm_set_errhandler(grid, MPI_ERRORS_RETURN);
   }
-  ~Plain() {
-    expect_class(MPI_Comm_free(&comm), MPI_SUCCESS, "MPI_Comm_free");
-    expect_class(MPI_Comm_free(&grid), MPI_SUCCESS, "MPI_Comm_free");
+  ~Plain() { free(); }
+  void free() {
+    for (MPI_Comm* one : {&comm, &grid})
+      if (*one != MPI_COMM_NULL) expect_class(MPI_Comm_free(one), MPI_SUCCESS, "MPI_Comm_free");
   }
   Plain(const Plain&) = delete;
   Plain& operator=(const Plain&) = delete;
@@ -74,6 +80,22 @@ struct OrderComm : OrderedStream, Plain {
       MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
     }
   }
+  /// On a driver whose streams run only when they are queried, somebody must do so while MPI_Comm_free waits.
+  ~OrderComm() {
+    Context context = nullptr;
+    driver().cuCtxGetCurrent(&context);
+    std::atomic<bool> freed{std::getenv("EMUCUDA_RUN") == nullptr};
+    std::thread queries([&] {
+      driver().cuCtxSetCurrent(context);
+      for (; !freed; std::this_thread::sleep_for(std::chrono::microseconds(100)))
+        driver().cuStreamQuery(stream);
+    });
+    free();
+    freed = true;
+    queries.join();
+  }
+  OrderComm(const OrderComm&) = delete;
+  OrderComm& operator=(const OrderComm&) = delete;
 };
 
 }  // namespace weft::test::enqueued
