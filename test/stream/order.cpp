@@ -369,16 +369,9 @@ int main(int argc, char** argv) {
   device = weft::test::own_device();
   weft::test::start(argc, argv, rank, ranks);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  const char* only = argc > 1 ? argv[1] : "";
+  const Parts part(argc, argv);
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 4;
   if (argc > 3) random_state = static_cast<unsigned>(std::atoi(argv[3]));
-  const auto part = [&](const char* name, auto&& run) {
-    if (*only != '\0' && std::strcmp(only, "all") != 0 && std::strcmp(only, name) != 0) return;
-    run();
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (std::getenv("TEST_VERBOSE") != nullptr && rank == 0)
-      std::fprintf(stderr, "%s done, %d failures\n", name, failures);
-  };
   {
     const Plain plain;
     const OrderComm ordered;

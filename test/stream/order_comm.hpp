@@ -3,7 +3,9 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 
 #include "stream/stream_comm.hpp"
@@ -43,6 +45,23 @@ class OrderedStream {
     MPI_Info_free(&info);
   }
   bool made_ = false;
+};
+
+/// Runs the part of a test that its first argument names, or all.
+class Parts {
+ public:
+  Parts(int argc, char** argv) : only_(argc > 1 ? argv[1] : "all") {}
+  template <class Run>
+  void operator()(const char* name, Run&& run) const {
+    if (std::strcmp(only_, "all") != 0 && std::strcmp(only_, name) != 0) return;
+    run();
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (std::getenv("TEST_VERBOSE") != nullptr && rank == 0)
+      std::fprintf(stderr, "%s done, %d failures\n", name, failures);
+  }
+
+ private:
+  const char* only_;
 };
 
 /// A communicator without stream, and a periodic ring of its ranks.

@@ -357,15 +357,8 @@ int main(int argc, char** argv) {
   weft::test::start(argc, argv, rank, ranks, MPI_THREAD_MULTIPLE);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   wildcards = false;
-  const char* only = argc > 1 ? argv[1] : "";
+  const Parts part(argc, argv);
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 4;
-  const auto part = [&](const char* name, auto&& run) {
-    if (*only != '\0' && std::strcmp(only, "all") != 0 && std::strcmp(only, name) != 0) return;
-    run();
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (std::getenv("TEST_VERBOSE") != nullptr && rank == 0)
-      std::fprintf(stderr, "%s done, %d failures\n", name, failures);
-  };
   {
     const Plain plain;
     const OrderComm ordered("true");
