@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Point-to-point calls that kernels execute.
-#include <string>
 
 #include "api/check.hpp"
 #include "api/handles.hpp"
@@ -76,12 +75,7 @@ Status allow_status(Communicator& comm, const MPI_Status* status) {
   if (status == MPI_STATUS_IGNORE) return {};
   auto capture = Order::of(comm)->capture();
   if (!capture) return std::move(capture).error();
-  constexpr const char* kReason = "it returns a result in host memory";
-  if (*capture)
-    return Error(Errc::unsupported, "the stream is captured, and the host must wait in this call (" +
-                                        std::string(kReason) + "): call it outside of the capture");
-  stream::order::count_host_wait(kReason);
-  return {};
+  return stream::order::allow_host_wait(*capture, "it returns a result in host memory");
 }
 
 Status complete(Queue& queue, Request& request, MPI_Status* status) {

@@ -47,6 +47,9 @@ Status add_on_gpu(std::byte* word, const device::Memory& memory, uint64_t value)
   return device::wait(*ticket);
 }
 
+/// Bytes of whole pages for `bytes` and a word at the end, which is for the proof of pin_host_words().
+uint64_t with_proof(uint64_t bytes) { return (bytes + kWord + kPage - 1) / kPage * kPage; }
+
 }  // namespace
 
 struct Counters::Record {
@@ -82,9 +85,8 @@ Status Counters::allocate_on_gpu(const device::Memory& near) {
   return {};
 }
 
-/// The last word of the last page is for the proof of pin_host_words().
 Status Counters::allocate_on_host() {
-  auto memory = window_.rma().allocate((offset(notifications_) + kWord + kPage - 1) / kPage * kPage);
+  auto memory = window_.rma().allocate(with_proof(offset(notifications_)));
   if (!memory) return std::move(memory).error();
   host_ = *memory;
   auto region = window_.rma().register_memory(host_, offset(notifications_), {});
@@ -261,7 +263,7 @@ Result<bool> Counters::try_take(uint32_t notification, uint64_t value) {
 
 /// Lets kernels read the words in host memory.
 Status Counters::pin_host_words() {
-  const uint64_t bytes = (offset(notifications_) + kWord + kPage - 1) / kPage * kPage;
+  const uint64_t bytes = with_proof(offset(notifications_));
   auto* const proof = reinterpret_cast<uint32_t*>(host_ + bytes - kWord);
   auto pinned = device::register_host(host_, bytes, proof, memory_);
   if (!pinned) return std::move(pinned).error();

@@ -80,8 +80,7 @@ Result<std::unique_ptr<KernelQueue>> KernelQueue::create(Window& window, const d
   }
   auto pinned = device::allocate_pinned(gpu, kPayloadBytes + kRecordBytes + kReplyBytes + kReadWordBytes);
   if (!pinned) return std::move(pinned).error();
-  made->pinned_ = static_cast<std::byte*>(*pinned);
-  made->payload_ = made->pinned_;
+  made->payload_ = static_cast<std::byte*>(*pinned);
   made->records_ = reinterpret_cast<Record*>(made->payload_ + kPayloadBytes);
   made->replies_ = reinterpret_cast<abi::QueueReply*>(made->payload_ + kPayloadBytes + kRecordBytes);
   made->read_word_ = reinterpret_cast<uint64_t*>(made->payload_ + kPayloadBytes + kRecordBytes + kReplyBytes);
@@ -93,11 +92,11 @@ Result<std::unique_ptr<KernelQueue>> KernelQueue::create(Window& window, const d
 KernelQueue::~KernelQueue() {
   if (record_ != nullptr) window_.instance.waits.withdraw(*record_);
   WEFT_ASSERT(requests_.live() == 0);
-  if (pinned_ == nullptr) return;
+  if (payload_ == nullptr) return;
   if (auto& thread = window_.instance.progress_thread; counted_ && thread) thread->remove_kernel_queue();
   window_.instance.remove(*this);
   device::streams_may_wait(-1);
-  device::free_pinned(gpu_, pinned_);
+  device::free_pinned(gpu_, payload_);
 }
 
 abi::Queue KernelQueue::initial() const {
@@ -262,17 +261,20 @@ void KernelQueue::report(int rank, device::Error error) {
   __atomic_store_n(&status_.error, static_cast<uint32_t>(error), __ATOMIC_RELEASE);
 }
 
+void KernelQueue::issued(Request& request, Result<transport::rma::Issued> outcome) {
+  if (!outcome)
+    finish(request, std::move(outcome).error());
+  else if (*outcome == transport::rma::Issued::complete)
+    finish(request, {});
+}
+
 void KernelQueue::put(const Record& record) {
   Request* const request = create(record, record.rank);
   Peer& to = peer(record.rank);
   const auto address = reinterpret_cast<std::byte*>(record.address);
   const transport::Buffer from{address, record.bytes, device::classify(address)};
   count_move(true, record.bytes);
-  const auto issued = window_.rma().put(*to.memory, to.offset + record.offset, from, request);
-  if (!issued)
-    finish(*request, issued.error().copy());
-  else if (*issued == transport::rma::Issued::complete)
-    finish(*request, {});
+  issued(*request, window_.rma().put(*to.memory, to.offset + record.offset, from, request));
 }
 
 void KernelQueue::get(const Record& record) {
@@ -284,11 +286,7 @@ void KernelQueue::get(const Record& record) {
     to.memory = device::classify(to.address);
   }
   count_move(false, record.bytes);
-  const auto issued = window_.rma().get(*from.memory, from.offset + record.offset, to, request);
-  if (!issued)
-    finish(*request, issued.error().copy());
-  else if (*issued == transport::rma::Issued::complete)
-    finish(*request, {});
+  issued(*request, window_.rma().get(*from.memory, from.offset + record.offset, to, request));
 }
 
 /// An atomic operation, which the target executes as it does those of MPI.
@@ -340,11 +338,18 @@ void KernelQueue::flush_rank(int rank, Request* group, uint64_t number) {
   send(rank, reinterpret_cast<const std::byte*>(&message), sizeof message, nullptr, 0);
 }
 
-void KernelQueue::flushed(int rank, uint64_t number, bool failed) {
+template <class Matches>
+KernelQueue::Request* KernelQueue::find(Matches&& matches) {
   Request* found = nullptr;
   requests_.for_each([&](Request& request) {
-    if (request.rank == rank && request.flush == number) found = &request;
+    if (matches(request)) found = &request;
   });
+  return found;
+}
+
+void KernelQueue::flushed(int rank, uint64_t number, bool failed) {
+  Request* const found =
+      find([&](const Request& request) { return request.rank == rank && request.flush == number; });
   if (found == nullptr) return;
   Lane& lane = lanes_[static_cast<size_t>(rank)];
   lane.confirmed = std::max(lane.confirmed, found->confirms);
@@ -403,20 +408,15 @@ Status KernelQueue::settle(int rank) {
   while (end - read_ < abi::Queue::kRecords && written(end)) ++end;
   wait_for(rank, [&] { return read_ >= end; });
   const uint64_t last = created_;
-  const auto complete = [&] {
-    if (lane.pending == 0) return true;
-    bool found = false;
-    requests_.for_each([&](Request& request) { found |= request.rank == rank && request.number <= last; });
-    return !found;
+  const auto is_earlier = [&](const Request& request) {
+    return request.rank == rank && request.number <= last;
   };
-  wait_for(rank, complete);
+  wait_for(rank, [&] { return lane.pending == 0 || find(is_earlier) == nullptr; });
   if (lane.unflushed() && usable(rank).ok()) {
     flush_rank(rank, nullptr, 0);
     const uint64_t flush = created_;
     wait_for(rank, [&] {
-      bool found = false;
-      requests_.for_each([&](Request& request) { found |= request.number == flush; });
-      return !found;
+      return find([&](const Request& request) { return request.number == flush; }) == nullptr;
     });
   }
   Status can = usable(rank);

@@ -77,6 +77,11 @@ class KernelQueue final : private core::Poller {
   void put(const Record& record);
   void get(const Record& record);
   void update(const Record& record);
+  /// Ends a request that the network has refused, or executed at once.
+  void issued(Request& request, Result<transport::rma::Issued> outcome);
+  /// The request for which matches(request) holds; null: none.
+  template <class Matches>
+  [[nodiscard]] Request* find(Matches&& matches);
   void flush(const Record& record);
   void flush_rank(int rank, Request* group, uint64_t reply);
   void send_put(int rank, const Record& record, const std::byte* payload);
@@ -98,9 +103,9 @@ class KernelQueue final : private core::Poller {
   Window& window_;
   device::UserStream gpu_;
   device::abi::WindowStatus& status_;
-  std::byte* pinned_ = nullptr;  ///< records, payload, replies, and the word of records read
-  Record* records_ = nullptr;
+  // One piece of pinned memory: payload, records, replies, and the word of records read.
   std::byte* payload_ = nullptr;
+  Record* records_ = nullptr;
   device::abi::QueueReply* replies_ = nullptr;
   uint64_t* read_word_ = nullptr;
   uint64_t read_ = 0;             ///< records taken

@@ -117,4 +117,12 @@ struct OrderComm : OrderedStream, Plain {
   OrderComm& operator=(const OrderComm&) = delete;
 };
 
+/// Frees the communicator of all that live; its rank 0 prints "good" if none of them has failed.
+inline void print_good(MPI_Comm survivors) {
+  int all = failures;
+  MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_SUM, survivors);
+  MPI_Comm_free(&survivors);
+  if (rank == 0 && all == 0) std::printf("good\n"), std::fflush(stdout);
+}
+
 }  // namespace weft::test::enqueued

@@ -60,6 +60,12 @@ uint64_t default_max_blocks(const Call& call) {
   return stores_remotely(call) ? 128 : 256;
 }
 
+/// The setting, or else `by_default`; at most `limit`.
+uint64_t most_blocks(const Call& call, uint64_t by_default, uint32_t limit) {
+  const uint64_t set = value_for(call, max_blocks);
+  return limited(set != 0 ? set : by_default, limit);
+}
+
 /// Part `rank` of a vector.
 KernelCollective::Message part_of(const KernelCollective& c, const KernelCollective::Message& vector,
                                   uint32_t rank) {
@@ -150,8 +156,7 @@ void plan_movement_chunks(Plan& plan, uint64_t most_blocks, uint64_t most_bytes,
 }
 
 uint64_t most_storing_blocks(const Call& call, uint32_t limit) {
-  const uint64_t set = value_for(call, max_blocks);
-  return limited(set != 0 ? set : kMaxStoringBlocks, limit);
+  return most_blocks(call, kMaxStoringBlocks, limit);
 }
 
 uint64_t most_chunk_bytes(const Call& call) { return value_for(call, chunk_bytes); }
@@ -193,8 +198,7 @@ Plan direct_buffers_plan(const Call& call, uint64_t largest, uint64_t capacity, 
   const uint64_t part =
       one_vector(call) ? 16 * div_ceil(device::kernel::vec16_count(largest), c.size) : largest;
   to_direct_form(call, c);
-  const uint64_t set = value_for(call, max_blocks);
-  const uint64_t most = limited(set != 0 ? set : default_max_blocks(call), limit);
+  const uint64_t most = most_blocks(call, default_max_blocks(call), limit);
   if (c.form == KernelCollective::reduce)
     plan_reduction_chunks(plan, part, most, value_for(call, chunk_bytes), capacity);
   else

@@ -21,7 +21,13 @@ log::SlowPath kept_captures("stream.kept_captures",
 
 }  // namespace
 
-void count_host_wait(const char* reason) { host_waits.hit(reason); }
+Status allow_host_wait(const device::Capture& capture, const char* reason) {
+  if (capture)
+    return Error(Errc::unsupported, "the stream is captured, and the host must wait in this call (" +
+                                        std::string(reason) + "): call it outside of the capture");
+  host_waits.hit(reason);
+  return {};
+}
 
 Engine::~Engine() {
   executor.end();
@@ -209,10 +215,7 @@ struct NoCall final : Call {
 
 Status Order::run_and_wait(core::Communicator& comm, const char* name, std::unique_ptr<Call> call,
                            const device::Capture& capture, const char* reason) {
-  if (capture)
-    return Error(Errc::unsupported, "the stream is captured, and the host must wait in this call (" +
-                                        std::string(reason) + "): call it outside of the capture");
-  host_waits.hit(reason);
+  WEFT_TRY(allow_host_wait(capture, reason));
   Done done;
   if (call == nullptr) call = std::make_unique<NoCall>();
   WEFT_TRY(enqueue(comm, name, std::move(call), capture, &done));

@@ -25,8 +25,9 @@ class Queue;
 
 namespace weft::stream::order {
 
-/// Counts a wait of the host for the stream, as a slow path with its reason.
-void count_host_wait(const char* reason);
+/// Error if the host would have to wait for a captured stream. Counts the wait otherwise, as a slow path with
+/// its reason.
+[[nodiscard]] Status allow_host_wait(const device::Capture& capture, const char* reason);
 
 /// A stream of the program, with the calls that it starts.
 struct OrderedStream {
