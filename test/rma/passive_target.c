@@ -2,7 +2,9 @@
 /* Passive target: rank 0 computes without MPI calls, and the operations of the other ranks on its memory take
  * no part of that time. Arguments: seconds of computation, limit of one operation in milliseconds, "thread"
  * if the library is expected to start its progress thread for the window of MPI_Win_create. Prints mean
- * and longest times. */
+ * and longest times. One operation of each kind may take longer than the limit: a busy machine gives the
+ * processor to another process at times. Without progress of the target, the first operation takes all of the
+ * time. */
 #include <dirent.h>
 #include <pthread.h>
 #include <string.h>
@@ -68,7 +70,7 @@ static void operate(int kind, MPI_Win win, MPI_Aint base, long* data) {
 /* Repeats all operations while rank 0 computes. */
 static long access_target(MPI_Win win, MPI_Aint base, double seconds, double limit_ms, const char* what) {
   static long data[WORDS];
-  double worst[KINDS] = {0}, sum[KINDS] = {0};
+  double worst[KINDS] = {0}, second[KINDS] = {0}, sum[KINDS] = {0};
   long rounds = 0, slow[KINDS] = {0};
   long added = 0;
   const double end = MPI_Wtime() + seconds * 0.8;
@@ -81,6 +83,7 @@ static long access_target(MPI_Win win, MPI_Aint base, double seconds, double lim
       if (kind == LOCK) MPI_Win_unlock(0, win);
       if (kind != LOCK) MPI_Win_unlock_all(win);
       const double took = MPI_Wtime() - begin;
+      if (took > second[kind]) second[kind] = took < worst[kind] ? took : worst[kind];
       if (took > worst[kind]) worst[kind] = took;
       sum[kind] += took;
       slow[kind] += took > 1e-3;
@@ -92,7 +95,7 @@ static long access_target(MPI_Win win, MPI_Aint base, double seconds, double lim
   for (int kind = 0; kind < KINDS; ++kind) {
     printf("%s, %s: mean %.3f ms, longest %.3f ms, %ld of %ld took more than 1 ms\n", what, names[kind],
            sum[kind] / (double)rounds * 1e3, worst[kind] * 1e3, slow[kind], rounds);
-    CHECK(worst[kind] * 1e3 < limit_ms);
+    CHECK(rounds > 2 && second[kind] * 1e3 < limit_ms);
   }
   return added;
 }
