@@ -22,6 +22,11 @@ config::Size setting_blocks(
     "stream.blocks", 16, 1, contract::kMaxHelpers + 1,
     "Thread blocks that copy an enqueued message of 1 MiB or more; smaller messages use fewer.");
 
+config::Size pair_setting{"stream.pair_bytes", 0, 0, contract::kChunk,
+                          "Messages of kernels in streams up to this size, and of more than 4 KiB, are "
+                          "written to a buffer that the "
+                          "receiver has for the sender, without a handshake. 0: none."};
+
 /// Helper blocks for an operation: one per further chunk. A single chunk gets none, since communicating
 /// blocks take 4 us longer.
 uint32_t helpers_of(const contract::Op& op) {
@@ -210,6 +215,7 @@ contract::Batch Queue::make_batch(std::span<const PendingOp> ops, const Chosen& 
   head.layouts = static_cast<uint16_t>(layouts.size());
   if (!layouts.empty()) std::memcpy(batch.layouts(), layouts.data(), layouts.size() * sizeof layouts[0]);
   head.helpers = static_cast<uint16_t>(std::min(helpers, contract::kMaxHelpers));
+  head.pair_kib = static_cast<uint16_t>(pair_setting / 1024);
   head.independent = head.required == head.count && !any_successor && head.helpers == 0;
   return batch;
 }

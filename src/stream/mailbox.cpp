@@ -18,6 +18,7 @@
 
 namespace weft::stream {
 
+using device::kernel::enqueue::kFirstInPair;
 using device::kernel::enqueue::kFirstNumber;
 using device::kernel::enqueue::MailboxRegion;
 using device::kernel::enqueue::Peer;
@@ -189,7 +190,10 @@ Status Mailbox::map(uint32_t peer, const Descriptor& descriptor) {
 /// Initialises the message numbers.
 Status Mailbox::initialize_counters() {
   std::vector<Peer> peers(ranks_);
-  for (Peer& peer : peers) peer.next_send = peer.next_receive = kFirstNumber;
+  for (Peer& peer : peers) {
+    peer.next_send = peer.next_receive = kFirstNumber;
+    peer.next_in_pair = kFirstInPair;
+  }
   return device::copy(pointer(region_.base + MailboxRegion::peer(0)), region_, peers.data(), {},
                       peers.size() * sizeof(Peer));
 }

@@ -82,6 +82,7 @@ class Rank {
     for (uint32_t peer = 0; peer < 2; ++peer) {
       auto* at = reinterpret_cast<Peer*>(region() + MailboxRegion::peer(peer));
       at->next_send = at->next_receive = kFirstNumber;
+      at->next_in_pair = kFirstInPair;
     }
   }
   [[nodiscard]] uint64_t region() const {
@@ -119,6 +120,9 @@ class Rank {
       break;
     }
   }
+  [[nodiscard]] uint32_t sent_in_pair(uint32_t peer) const {
+    return reinterpret_cast<const Peer*>(region() + MailboxRegion::peer(peer))->next_in_pair - kFirstInPair;
+  }
   Fault fault{};
 
  private:
@@ -128,7 +132,8 @@ class Rank {
 };
 
 /// Both sides send and receive `count` messages at once, alternating large and small, for several rounds.
-void windows(int count, uint16_t helpers, size_t large, int rounds) {
+/// Returns the messages that took pair buffers, of at most `pair_kib` KiB.
+uint32_t windows(int count, uint16_t helpers, size_t large, int rounds, uint16_t pair_kib = 0) {
   Rank ranks[2] = {Rank(0), Rank(1)};
   const auto size = [&](int i) { return i % 2 == 0 ? large : size_t{64}; };
   for (int round = 0; round < rounds; ++round) {
@@ -137,6 +142,7 @@ void windows(int count, uint16_t helpers, size_t large, int rounds) {
     for (int r = 0; r < 2; ++r) {
       batches[r] = ranks[r].begin(ranks[1 - r]);
       batches[r].head.helpers = helpers;
+      batches[r].head.pair_kib = pair_kib;
       out[r].resize(static_cast<size_t>(count));
       in[r].resize(static_cast<size_t>(count));
       for (int i = 0; i < count; ++i) {
@@ -154,14 +160,61 @@ void windows(int count, uint16_t helpers, size_t large, int rounds) {
     other.join();
     for (int r = 0; r < 2; ++r)
       for (int i = 0; i < count; ++i)
-        ASSERT_EQ(in[r][static_cast<size_t>(i)], out[1 - r][static_cast<size_t>(i)])
+        EXPECT_EQ(in[r][static_cast<size_t>(i)], out[1 - r][static_cast<size_t>(i)])
             << "round " << round << ", message " << i << " to rank " << r;
+    if (::testing::Test::HasFailure()) break;
   }
+  return ranks[0].sent_in_pair(1) + ranks[1].sent_in_pair(0);
 }
 
-TEST(EnqueueProtocol, WindowsOfSmallMessages) { windows(8, 0, 100, 200); }
-TEST(EnqueueProtocol, WindowsWithAnnouncedMessages) { windows(30, 0, 5000, 60); }
-TEST(EnqueueProtocol, WindowsWithBlocksThatHelp) { windows(4, 6, 3000000, 20); }
+TEST(EnqueueProtocol, WindowsOfSmallMessages) { EXPECT_EQ(windows(8, 0, 100, 200), 0u); }
+TEST(EnqueueProtocol, WindowsWithAnnouncedMessages) { EXPECT_EQ(windows(30, 0, 5000, 60), 0u); }
+TEST(EnqueueProtocol, WindowsWithBlocksThatHelp) { EXPECT_EQ(windows(4, 6, 3000000, 20), 0u); }
+// The first two messages find free buffers in every round; others do if earlier ones have been received.
+TEST(EnqueueProtocol, WindowsByPairBuffers) {
+  EXPECT_EQ(windows(2, 0, kChunk, 50, 64), 100u);
+  EXPECT_GE(windows(30, 0, 5000, 15, 64), 2u * 2 * 15);
+  EXPECT_GE(windows(8, 6, kChunk, 15, 64), 2u * 2 * 15);
+}
+TEST(EnqueueProtocol, WindowsBeyondPairBuffers) { EXPECT_EQ(windows(8, 0, 40'001, 20, 39), 0u); }
+
+/// Messages longer than their receives: by a pair buffer like by others.
+TEST(EnqueueProtocol, TruncatedInPairBuffers) {
+  Rank ranks[2] = {Rank(0), Rank(1)};
+  for (int round = 0; round < 20; ++round) {
+    std::vector<char> out(30'000, static_cast<char>(round + 1)), in(30'000);
+    Batch send = ranks[0].begin(ranks[1]), receive = ranks[1].begin(ranks[0]);
+    send.head.pair_kib = receive.head.pair_kib = 64;
+    ranks[0].add(send, Op::send, out.data(), out.size(), 7);
+    ranks[1].add(receive, Op::receive, in.data(), 20'000, 7);
+    std::thread other([&] { launch(send); });
+    launch(receive);
+    other.join();
+    EXPECT_EQ(ranks[1].fault.seen, 1u);
+    EXPECT_EQ(ranks[1].fault.bytes, 30'000u);
+    EXPECT_EQ(ranks[1].fault.capacity, 20'000u);
+    EXPECT_TRUE(std::equal(in.begin(), in.begin() + 20'000, out.begin()));
+    EXPECT_EQ(in[20'000], 0);
+    ranks[1].fault = {};
+  }
+  EXPECT_EQ(ranks[0].sent_in_pair(1), 20u);
+}
+
+/// A synchronous send ends only after its receive has begun.
+TEST(EnqueueProtocol, SynchronousSendsTakeNoPairBuffer) {
+  Rank ranks[2] = {Rank(0), Rank(1)};
+  std::vector<char> out(30'000, 3), in(30'000);
+  Batch send = ranks[0].begin(ranks[1]), receive = ranks[1].begin(ranks[0]);
+  send.head.pair_kib = 64;
+  ranks[0].add(send, Op::send, out.data(), out.size(), 7);
+  send.ops[0].flags |= Op::is_synchronous;
+  ranks[1].add(receive, Op::receive, in.data(), in.size(), 7);
+  std::thread other([&] { launch(send); });
+  launch(receive);
+  other.join();
+  EXPECT_EQ(in, out);
+  EXPECT_EQ(ranks[0].sent_in_pair(1), 0u);
+}
 
 }  // namespace
 }  // namespace weft::device::kernel::enqueue

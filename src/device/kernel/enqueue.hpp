@@ -21,6 +21,7 @@ inline constexpr uint32_t kInlineBytes =
     4096;  ///< eager limit in bytes; larger messages use rendezvous (RTS, CTS, chunks)
 inline constexpr uint32_t kFifos = 8;  ///< rendezvous messages that a rank receives at a time
 inline constexpr uint32_t kChunks = 32, kChunk = 65536;  ///< chunks of a FIFO, bytes of a chunk
+inline constexpr uint32_t kPairBuffers = 2;              ///< of a chunk each, at the receiver for each sender
 inline constexpr uint32_t kOps = 80;                     ///< operations of a launch, at most
 inline constexpr uint32_t kStates = 2 * kOps;            ///< the second half is for captured operations
 inline constexpr uint32_t kSmallBatchOps = 4;            ///< of the kernel with small parameters
@@ -31,8 +32,8 @@ inline constexpr int32_t kAnyTag = -2;
 /// Message numbers of a pair run from 0 to kNumbers - 1 and wrap; the flag of a message is its number + 1,
 /// never 0. Pairs start shortly before the wrap, so that every program exercises it.
 inline constexpr uint32_t kNumbers = 0u - kSlots, kFirstNumber = kNumbers - 2 * kSlots;
-/// Chunk counters of a FIFO wrap as 32-bit numbers.
-inline constexpr uint32_t kFirstChunk = 0u - 3 * kChunks;
+/// Chunk counters of a FIFO, and numbers of messages in pair buffers, wrap as 32-bit numbers.
+inline constexpr uint32_t kFirstChunk = 0u - 3 * kChunks, kFirstInPair = 0u - 2 * kPairBuffers;
 
 /// 8 bytes of data with a flag beside each half (LL): no fence is needed, since aligned 8-byte stores never
 /// tear.
@@ -43,19 +44,34 @@ inline constexpr uint32_t kInlinePackets = kInlineBytes / 8;
 
 /// Memory that one peer writes at a rank: its messages, and the credits for this rank's messages.
 struct PeerChannel {
-  LLPacket headers[kSlots][2];               ///< {tag, 0}, {bytes}
+  LLPacket headers[kSlots][2];               ///< {tag, 0}, {Announced}
   LLPacket payload[kSlots][kInlinePackets];  ///< of eager messages
   LLPacket cts[kSlots];                      ///< CTS: {FIFO, first chunk}
   uint32_t consumed[kSlots];                 ///< flag of the last message removed from the slot
   uint32_t drained[kFifos][kChunks];         ///< number + 1 of the last chunk removed from the peer's FIFOs
+  uint32_t in_pair[kPairBuffers];      ///< number + 1 of the last message written to this rank's pair buffer
+  uint32_t out_of_pair[kPairBuffers];  ///< the same, removed from the pair buffer at the peer
 };
+
+/// The size of a message as its header has it. A message in a pair buffer also has its number there.
+struct Announced {
+  static constexpr uint64_t kInPair = uint64_t{1} << 63;
+  static constexpr uint32_t kShift = 31;  ///< below: bytes
+  WEFT_BOTH static constexpr uint64_t in_pair(uint32_t number, uint64_t bytes) {
+    return kInPair | uint64_t{number} << kShift | bytes;
+  }
+};
+static_assert(kChunk < uint64_t{1} << Announced::kShift);
 
 /// State of a rank towards a peer; accessed only by the rank's own kernels.
 struct Peer {
-  uint32_t next_send;      ///< message number
-  uint32_t next_receive;   ///< all earlier messages are matched
-  uint32_t sent[kSlots];   ///< flag of the last message put into the peer's slot
-  uint32_t taken[kSlots];  ///< flag of the last message matched in the slot
+  uint32_t next_send;                ///< message number
+  uint32_t next_receive;             ///< all earlier messages are matched
+  uint32_t sent[kSlots];             ///< flag of the last message put into the peer's slot
+  uint32_t taken[kSlots];            ///< flag of the last message matched in the slot
+  uint32_t next_in_pair;             ///< number of the next message that is sent by a pair buffer
+  uint32_t pair_sent[kPairBuffers];  ///< number + 1 of the last message written to the buffer
+  uint32_t reserved;
 };
 
 /// State of an operation that a launch may leave unfinished for the next launch. written: a synchronous send
@@ -64,11 +80,12 @@ struct State {
   enum Phase : uint32_t { fresh, rts_sent, matched, moving, written, done };
   uint32_t phase;
   uint32_t number;           ///< of the message
-  uint32_t fifo, first;      ///< FIFO at the receiver, number of its first chunk
+  uint32_t fifo, first;      ///< FIFO at the receiver, number of its first chunk; kPair, number in the pair
   uint32_t chunks;           ///< of the message
   uint32_t next, completed;  ///< chunks begun, chunks finished
   int32_t tag;               ///< of a matched message
   uint64_t bytes;            ///< of the message
+  static constexpr uint32_t kPair = kFifos;  ///< as `fifo`: a pair buffer
 };
 
 /// Shared by the blocks of a launch; all zero between launches.
@@ -83,7 +100,8 @@ struct Fifo {
   uint32_t busy, next;  ///< next: number of the next chunk
 };
 
-/// The region of a rank, followed by Peer[ranks], PeerChannel[ranks] and the chunks of the FIFOs.
+/// The region of a rank, followed by Peer[ranks], PeerChannel[ranks], the chunks of the FIFOs, and the pair
+/// buffers.
 struct alignas(256) MailboxRegion {
   uint32_t rank, ranks;
   Board board;
@@ -103,7 +121,10 @@ struct alignas(256) MailboxRegion {
   }
   /// Bytes to be zeroed before first use; all bytes.
   WEFT_BOTH static constexpr uint64_t control_bytes(uint32_t ranks) { return chunk(ranks, 0, 0); }
-  WEFT_BOTH static constexpr uint64_t bytes(uint32_t ranks) { return chunk(ranks, kFifos, 0); }
+  WEFT_BOTH static constexpr uint64_t pair_buffer(uint32_t ranks, uint32_t sender, uint32_t number) {
+    return chunk(ranks, kFifos, 0) + (uint64_t{sender} * kPairBuffers + number % kPairBuffers) * kChunk;
+  }
+  WEFT_BOTH static constexpr uint64_t bytes(uint32_t ranks) { return pair_buffer(ranks, ranks, 0); }
 };
 static_assert(sizeof(PeerChannel) % 16 == 0 && sizeof(Peer) % 8 == 0);
 
@@ -164,7 +185,7 @@ struct Head {
   uint16_t helpers;
   uint16_t independent;  ///< no block depends on another: all are required, none has a successor, no helpers
   uint16_t layouts;      ///< that follow the operations
-  uint16_t reserved;
+  uint16_t pair_kib;     ///< sends of at most so many KiB take pair buffers, without RTS and CTS; 0: none
 };
 static_assert(sizeof(Head) == 32);
 
@@ -200,5 +221,35 @@ struct Fault {
   uint32_t cancelled;  ///< set to 1 by the host once a peer has died: kernels of the communicator leave
   uint64_t bytes, capacity;
 };
+
+/// The next step of a block.
+struct Step {
+  enum What : uint32_t { nothing, finish, write_inline, read_inline, move };
+  uint32_t what = nothing;
+  uint32_t op = 0;
+  uint32_t flag = 0;     ///< of packets
+  uint32_t chunk = 0;    ///< move: index in the message
+  uint64_t packets = 0;  ///< address of the slot's payload
+  uint64_t to = 0, from = 0, bytes = 0;
+  /// Layouts of `to` and `from`; 0: contiguous. A side with a layout has the address of the whole data, and
+  /// the step moves the bytes from `at` on.
+  uint32_t to_layout = 0, from_layout = 0;
+  uint64_t at = 0;
+};
+
+/// A chunk that a block has taken and copies as soon as the chunk is ready.
+struct DrawnChunk {
+  static constexpr uint32_t kNone = ~0u;
+  uint32_t op = kNone, chunk = 0;
+};
+
+/// Pinned host memory of a communicator, which kernels write: Head::fault is its address.
+struct Reports {
+  Fault fault;
+  uint32_t beats[kStates];        ///< changes while a kernel waits in the required operation with that state
+  uint32_t statuses[kStates][8];  ///< an MPI_Status of each state, for requests that the host completes
+};
+
+[[nodiscard]] WEFT_BOTH constexpr uint32_t next_number(uint32_t n) { return n + 1 == kNumbers ? 0 : n + 1; }
 
 }  // namespace weft::device::kernel::enqueue

@@ -9,36 +9,6 @@
 
 namespace weft::device::kernel::enqueue {
 
-/// The next step of a block.
-struct Step {
-  enum What : uint32_t { nothing, finish, write_inline, read_inline, move };
-  uint32_t what = nothing;
-  uint32_t op = 0;
-  uint32_t flag = 0;     ///< of packets
-  uint32_t chunk = 0;    ///< move: index in the message
-  uint64_t packets = 0;  ///< address of the slot's payload
-  uint64_t to = 0, from = 0, bytes = 0;
-  /// Layouts of `to` and `from`; 0: contiguous. A side with a layout has the address of the whole data, and
-  /// the step moves the bytes from `at` on.
-  uint32_t to_layout = 0, from_layout = 0;
-  uint64_t at = 0;
-};
-
-/// A chunk that a block has taken and copies as soon as the chunk is ready.
-struct DrawnChunk {
-  static constexpr uint32_t kNone = ~0u;
-  uint32_t op = kNone, chunk = 0;
-};
-
-/// Pinned host memory of a communicator, which kernels write: Head::fault is its address.
-struct Reports {
-  Fault fault;
-  uint32_t beats[kStates];        ///< changes while a kernel waits in the required operation with that state
-  uint32_t statuses[kStates][8];  ///< an MPI_Status of each state, for requests that the host completes
-};
-
-[[nodiscard]] WEFT_BOTH constexpr uint32_t next_number(uint32_t n) { return n + 1 == kNumbers ? 0 : n + 1; }
-
 template <class Env>
 class Protocol {
  public:
@@ -100,13 +70,10 @@ class Protocol {
     }
     if (step.what != Step::move) return;
     const uint32_t number = state.first + step.chunk;
-    if (op.kind == Op::send)
-      env_.publish(&remote(op).arrived[state.fifo][number % kChunks], number + 1);
-    else if (op.kind == Op::receive)
-      env_.publish(&remote_channel(op).drained[state.fifo][number % kChunks], number + 1);
+    if (op.kind != Op::copy) env_.publish(moved_word(op, state, number), number + 1);
     if (env_.add(&state.completed, 1) + 1 != state.chunks) return;
     if (op.kind == Op::receive) {
-      env_.store(&region_.fifos[state.fifo].busy, 0u);
+      if (state.fifo != State::kPair) env_.store(&region_.fifos[state.fifo].busy, 0u);
       env_.publish(&remote_channel(op).consumed[state.number % kSlots], state.number + 1);
       report_truncation(op, state);
     }
@@ -122,7 +89,7 @@ class Protocol {
   /// Writes the header of an eager message; called by one thread.
   WEFT_BOTH void write_header(const Step& step) {
     const Op& op = ops_[step.op];
-    put_header(op, step.flag);
+    put_header(op, step.flag, op.bytes);
   }
 
   /// Counts a completed operation, of this launch or an earlier one.
@@ -182,6 +149,17 @@ class Protocol {
     return *env_.template at<PeerChannel>(remote_channel_address(op));
   }
 
+  /// The word at the peer that tells of a chunk: it has arrived, or its buffer is free again.
+  WEFT_BOTH uint32_t* moved_word(const Op& op, const State& state, uint32_t number) {
+    const bool sends = op.kind == Op::send;
+    if (state.fifo == State::kPair) {
+      PeerChannel& there = remote_channel(op);
+      return &(sends ? there.in_pair : there.out_of_pair)[number % kPairBuffers];
+    }
+    if (sends) return &remote(op).arrived[state.fifo][number % kChunks];
+    return &remote_channel(op).drained[state.fifo][number % kChunks];
+  }
+
   /// Atomically claims a word that other blocks compete for.
   WEFT_BOTH bool claim(uint32_t* word, uint32_t before, uint32_t value) {
     if (!independent()) return env_.exchange(word, before, value);
@@ -201,10 +179,21 @@ class Protocol {
     set_flag(&region_.board.moving[i]);
   }
 
-  WEFT_BOTH void put_header(const Op& op, uint32_t flag) {
+  WEFT_BOTH void put_header(const Op& op, uint32_t flag, uint64_t announced) {
     LLPacket* header = remote_channel(op).headers[(flag - 1) % kSlots];
     env_.put(&header[0], flag, static_cast<uint32_t>(op.tag));
-    env_.put(&header[1], flag, op.bytes);
+    env_.put(&header[1], flag, announced);
+  }
+  /// Claims a pair buffer for a send. A synchronous send ends with its CTS, so it takes none.
+  WEFT_BOTH bool claim_pair_buffer(const Op& op, Peer& to, State& state) {
+    if (op.bytes > uint64_t{head_.pair_kib} * 1024 || (op.flags & Op::is_synchronous) != 0) return false;
+    const uint32_t number = to.next_in_pair, buffer = number % kPairBuffers;
+    if (env_.load(&channel(op).out_of_pair[buffer]) != to.pair_sent[buffer]) return false;
+    to.next_in_pair = number + 1;
+    to.pair_sent[buffer] = number + 1;
+    state.fifo = State::kPair;
+    state.first = number;
+    return true;
   }
 
   /// The message numbers have wrapped: packets unused since then may hold flags of 2^32 messages ago.
@@ -217,7 +206,7 @@ class Protocol {
   WEFT_BOTH Step start_copy(uint32_t i, const Op& op, State& state, uint32_t& phase, DrawnChunk& drawn) {
     state.bytes = op.bytes;
     state.tag = op.tag;
-    state.first = 0;
+    state.fifo = state.first = 0;
     start_moving(i, state, phase);
     return take_chunk(i, drawn);
   }
@@ -248,9 +237,14 @@ class Protocol {
     state.number = number;
     state.bytes = op.bytes;
     if (op.bytes > kInlineBytes) {
-      put_header(op, flag);
-      state.phase = phase = State::rts_sent;
+      const bool in_pair = claim_pair_buffer(op, to, state);
+      put_header(op, flag, in_pair ? Announced::in_pair(state.first, op.bytes) : op.bytes);
       settle(i);
+      if (in_pair) {
+        start_moving(i, state, phase);
+        return take_chunk(i, drawn);
+      }
+      state.phase = phase = State::rts_sent;
       return {};
     }
     settle(i);
@@ -270,6 +264,10 @@ class Protocol {
     if (!match(i, op, state)) return {};
     settle(i);
     if (state.bytes > kInlineBytes) {
+      if (state.fifo == State::kPair) {
+        start_moving(i, state, phase);
+        return {};
+      }
       state.phase = phase = State::matched;
       return send_cts(i, op, state, phase);
     }
@@ -295,9 +293,9 @@ class Protocol {
     for (uint32_t n = begin, k = 0; k < kSlots; ++k, n = next_number(n)) {
       const uint32_t slot = n % kSlots, flag = n + 1;
       const uint32_t before = env_.peek(&from.taken[slot]);
-      uint64_t tag, bytes;
+      uint64_t tag, announced;
       const bool first = env_.get(&box.headers[slot][0], flag, tag);
-      const bool second = env_.get(&box.headers[slot][1], flag, bytes);
+      const bool second = env_.get(&box.headers[slot][1], flag, announced);
       if (before == flag) {
         if (all_taken) oldest = next_number(n);
         continue;
@@ -312,7 +310,13 @@ class Protocol {
       if (n == oldest) claim(&from.next_receive, begin, next_number(n));
       state.number = n;
       state.tag = its_tag;
-      state.bytes = bytes;
+      state.bytes = announced;
+      state.fifo = 0;
+      if ((announced & Announced::kInPair) != 0) {
+        state.bytes = announced & ((uint64_t{1} << Announced::kShift) - 1);
+        state.fifo = State::kPair;
+        state.first = static_cast<uint32_t>(announced >> Announced::kShift);
+      }
       return true;
     }
     if (oldest != begin) claim(&from.next_receive, begin, oldest);
@@ -351,6 +355,8 @@ class Protocol {
   WEFT_BOTH bool ready(const Op& op, const State& state, uint32_t chunk) {
     if (op.kind == Op::copy) return true;
     const uint32_t number = state.first + chunk, at = number % kChunks;
+    if (state.fifo == State::kPair)
+      return op.kind == Op::send || env_.load(&channel(op).in_pair[number % kPairBuffers]) == number + 1;
     if (op.kind == Op::receive) return env_.load(&region_.arrived[state.fifo][at]) == number + 1;
     return chunk < kChunks || env_.load(&channel(op).drained[state.fifo][at]) == number + 1 - kChunks;
   }
@@ -378,6 +384,11 @@ class Protocol {
     return {};
   }
 
+  /// Offset of a message's chunk in the region of its receiver.
+  WEFT_BOTH uint64_t chunk_of(const State& state, uint32_t sender, uint32_t number) {
+    return state.fifo == State::kPair ? MailboxRegion::pair_buffer(head_.ranks, sender, number)
+                                      : MailboxRegion::chunk(head_.ranks, state.fifo, number);
+  }
   WEFT_BOTH Step move(uint32_t i, const Op& op, const State& state, uint32_t chunk) {
     const uint32_t number = state.first + chunk;
     Step step = only(Step::move);
@@ -387,7 +398,7 @@ class Protocol {
     step.bytes = rest < kChunk ? rest : kChunk;
     step.at = offset;
     if (op.kind == Op::send) {
-      step.to = op.remote + MailboxRegion::chunk(head_.ranks, state.fifo, number);
+      step.to = op.remote + chunk_of(state, head_.rank, number);
     } else {
       const uint64_t capacity = offset < op.bytes ? op.bytes - offset : 0;
       if (step.bytes > capacity) step.bytes = capacity;
@@ -395,7 +406,7 @@ class Protocol {
       step.to_layout = op.layout;
     }
     if (op.kind == Op::receive) {
-      step.from = head_.region + MailboxRegion::chunk(head_.ranks, state.fifo, number);
+      step.from = head_.region + chunk_of(state, op.peer, number);
     } else {
       const bool sends = op.kind == Op::send;
       step.from_layout = sends ? op.layout : op.source_layout;
