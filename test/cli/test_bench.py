@@ -137,6 +137,34 @@ def test_ranks(weft, emulated):
     bench.Job("allreduce", ["-n", "5", "-d", "cuda", "--share-gpus"]).check_sharing()
 
 
+def test_one_job_of_a_launcher():
+    """`mpiexec weft bench` is one job, not a job for each process; a job of one process starts its own."""
+    words = [os.path.join(PREFIX, "bin", "weft"), "bench", "allgather", "-m", "8:8", "-i", "10", "-x", "1", "-c"]
+    for ranks, own in (("3", []), ("1", ["-n", "2"])):
+        command = [os.path.join(PREFIX, "bin", "mpiexec"), "-n", ranks, *words, *own]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("# Size") == 1 and done.stdout.count("Pass") == 1, done.stdout
+
+
+def test_options_of_a_rank(weft, monkeypatch):
+    for variables, rank in (
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, "1"),
+        ({"PMIX_RANK": "1"}, "1"),
+        ({"PMIX_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}, "1"),
+        ({"PMIX_RANK": "0", "SLURM_STEP_NUM_TASKS": "1"}, None),
+        ({"PMI_RANK": "0", "PMI_SIZE": "1"}, None),
+        ({"SLURM_STEP_NUM_TASKS": "2"}, None),
+    ):
+        with monkeypatch.context() as context:
+            for name, value in variables.items():
+                context.setenv(name, value)
+            assert bench.rank_in_job() == rank, variables
+            if rank:
+                refused = weft("bench", "latency", "-n", "2")
+                assert refused.status == 2 and f"as rank {rank} of a job" in refused.err, variables
+
+
 def test_comparison(weft, tmp_path):
     pytest.importorskip("matplotlib")
     path, picture = str(tmp_path / "a.json"), str(tmp_path / "a.png")

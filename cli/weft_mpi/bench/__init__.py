@@ -65,6 +65,8 @@ def add_parser(subparsers):
     return parser
 
 
+RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK")  # a launcher has started this process and can be reached by its program
+SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 MOST_ROUNDS = 9  # of a comparison whose spread leaves a ratio open
 
 
@@ -153,6 +155,12 @@ class Job:
         return [prefix.mpiexec(), "-n", str(self.number()), *self.launcher, *words, *self.options, *extra]
 
 
+def rank_in_job():
+    """Returns the rank of this process in the job of several processes that a launcher has started, else None."""
+    ranks = [os.environ[name] for name in RANK_VARIABLES if name in os.environ]
+    return None if not ranks or "1" in map(os.environ.get, SIZE_VARIABLES) else ranks[0]
+
+
 def positive_integer(option, words, what, most):
     text = words.pop(0) if words else ""
     if not text.isdigit() or not 1 <= int(text) <= most:
@@ -186,6 +194,9 @@ def run(arguments):
         raise Refusal("specify a benchmark; `weft bench --list` prints all")
     check_known(arguments.program)
     job = Job(arguments.program, arguments.options)
+    rank = rank_in_job()
+    if rank is not None:
+        return become_rank(job, rank)
     words = job.command()
     for path in filter(None, (job.json, job.plot)):
         if path != "-":
@@ -198,12 +209,29 @@ def run(arguments):
     if not job.only_prints_help():
         compare.warn_if_busy()
     if not job.json and not job.plot:
-        sys.stdout.flush()
-        try:
-            os.execv(words[0], words)  # mpiexec receives signals and returns the exit status directly
-        except OSError as error:
-            raise Refusal(f"{words[0]}: {error.strerror}") from None
+        become(words)  # mpiexec receives signals and returns the exit status directly
     return run_and_save(job)
+
+
+def become(words):
+    """Replaces this process by a command. Raises Refusal if it cannot be executed."""
+    sys.stdout.flush()
+    try:
+        os.execv(words[0], words)
+    except OSError as error:
+        raise Refusal(f"{words[0]}: {error.strerror}") from None
+
+
+def become_rank(job, rank):
+    """Runs the program as a rank of the launcher's job. Raises Refusal if an option needs a job of its own."""
+    if job.ranks or job.launcher or job.json or job.plot or job.others or job.switches or job.repeated:
+        raise Refusal(
+            f"{job.program}: a launcher has started this process as rank {rank} of a job: leave out -n, --mpiexec, "
+            "--json, --plot, --vs, --matrix and --rounds, or start one `weft bench` without the launcher"
+        )
+    if rank == "0" and not job.only_prints_help():
+        compare.warn_if_busy()
+    become([*benchmarks.command(job.program), *job.options])
 
 
 def compare_and_save(job):
