@@ -107,6 +107,11 @@ class Extensions(unittest.TestCase):
         self.assertIn("int MPIX_A_c(void);", extensions.page(header, "MPIX_A", str))
         self.assertIn("### MPIX_A, MPIX_B\n", extensions.markdown(header))
 
+    def test_markup(self):
+        comment = 'Hints: "type" = "cudaStream_t" and "weft_x" of MPI_Info (docs/fault-tolerance.md, weft_device.cuh).'
+        code = "`type` = `cudaStream_t` and `weft_x` of `MPI_Info` ([fault tolerance](fault-tolerance.md), `weft_device.cuh`)"
+        self.assertIn(code, extensions.markdown(self.read("/* == A == */\n\n/* %s */\nint MPIX_A(void);\n" % comment)))
+
     def test_name_without_comment(self):
         with self.assertRaises(SystemExit):
             self.read("/* == One == */\n\n/* A. */\nint MPIX_A(void);\n\nint MPIX_B(void);\n")

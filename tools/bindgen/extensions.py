@@ -144,10 +144,11 @@ def pages(header, escaped):
 
 def _code(text):
     """Returns a comment as Markdown: names and values of C as code."""
-    text = text.replace("docs/fault-tolerance.md", "[fault tolerance](fault-tolerance.md)")
-    text = re.sub(r'"[^"]*=[^"]*"', lambda match: "`" + match[0].strip('"') + "`", text)
-    words = r"(?<![`\w.])(\*?[a-z]+_[a-z_]+|\*[a-z]+|P?MPIX?_\w+|weft::[\w:]+|weft_\w+\.cuh|cudaStream_t|CUstream)"
-    return re.sub(words, r"`\1`", text)
+    text = re.sub(r"docs/([\w-]+)\.md", lambda match: f"[{match[1].replace('-', ' ')}]({match[1]}.md)", text)
+    text = re.sub(r'"([^"]*)"', r"`\1`", text)
+    words = r"(?<![\w.])(weft_\w+\.cuh|\*?[a-z]+_[a-z_]+|\*[a-z]+|P?MPIX?_\w+|weft::[\w:]+|cudaStream_t|CUstream)"
+    parts = re.split(r"(`[^`]*`|\]\([^)]*\))", text)
+    return "".join(part if at % 2 else re.sub(words, r"`\1`", part) for at, part in enumerate(parts))
 
 
 def _declaration(text):
