@@ -25,7 +25,9 @@ def require():
     try:
         import matplotlib
     except ImportError:
-        raise output.Refusal("charts need matplotlib: python3 -m pip install matplotlib") from None
+        raise output.Refusal(
+            "charts need matplotlib: python3 -m pip install matplotlib, or the package python3-matplotlib"
+        ) from None
     matplotlib.use("Agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "weft", "font.family": "sans-serif"})
     import matplotlib.pyplot

@@ -4,6 +4,7 @@
 import html
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -115,6 +116,40 @@ class Extensions(unittest.TestCase):
     def test_name_without_comment(self):
         with self.assertRaises(SystemExit):
             self.read("/* == One == */\n\n/* A. */\nint MPIX_A(void);\n\nint MPIX_B(void);\n")
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+class Links(unittest.TestCase):
+    OUTSIDE = {
+        "packaging.md": "../packaging/README.md",
+        "contributing.md": "../CONTRIBUTING.md",
+        "changelog.md": "../CHANGELOG.md",
+    }
+
+    def test_all_pages_listed(self):
+        """Each page is in the menu of the site and in the list of the first page, which readers of the tree have."""
+        menu = re.findall(r"^ +- [^:]+: (\S+\.md)$", read("mkdocs.yml"), re.MULTILINE)
+        pages = {name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md")}
+        self.assertEqual(pages - set(menu), set())
+        listed = re.findall(r"\]\(([^)#]+)", read("docs", "index.md"))
+        wanted = {self.OUTSIDE.get(name, name) for name in menu} - {"index.md"}
+        self.assertEqual(wanted - set(listed), set())
+
+    def test_files_of_the_tree(self):
+        """Links lead to files of the source tree, also those that the site resolves by itself."""
+        found = 0
+        for name in blocks.pages(ROOT):
+            text = re.sub(r"(?ms)^```.*?^```$|`[^`\n]*`", "", read(name))
+            for link in re.findall(r"\]\(([^)#\s]+)", text):
+                if "://" not in link:
+                    found += 1
+                    target = os.path.join(ROOT, os.path.dirname(name), link)
+                    self.assertTrue(os.path.exists(target), f"{name}: {link} does not exist")
+        self.assertGreater(found, 100)
 
 
 class Prose(unittest.TestCase):
