@@ -172,9 +172,11 @@ std::string input_word(const Options& options) {
 
 Result<LauncherCommand> plan_srun(const Options& options, const Launchers& launchers) {
   if (launchers.slurm_mpi.empty())
-    return Error(Errc::unsupported,
-                 "this Slurm has neither the MPI plugin pmix nor pmi2 (srun --mpi=list). Install "
-                 "libpmix2, or use --launcher prrte or hydra.");
+    return Error(
+        Errc::unsupported,
+        "this Slurm has neither the MPI plugin pmix nor pmi2, or cannot load them (srun --mpi=list; srun "
+        "--mpi=pmix --test-only true). Install libpmix2 and, for Debian's Slurm, libpmix-dev, or use "
+        "--launcher prrte or hydra.");
   WEFT_TRY(
       refuse("srun", {{options.map_by != MapBy::slot && options.map_by != MapBy::node, "--map-by"},
                       {name_of_binding(options.bind_to) != nullptr, "--bind-to package, numa or l3cache"}}));

@@ -28,16 +28,27 @@ std::string find_executable(const std::string& name) {
   return found.find('/') != found.npos ? found : "";
 }
 
-/// Returns the preferred MPI plugin of srun that Weft supports; empty if none.
-std::string slurm_mpi(const std::string& srun) {
-  FILE* pipe = ::popen(("'" + srun + "' --mpi=list 2>&1").c_str(), "re");
+/// Returns the output and errors of a shell command; empty if it cannot be started.
+std::string output_of(const std::string& command) {
+  FILE* pipe = ::popen((command + " 2>&1 </dev/null").c_str(), "re");
   if (pipe == nullptr) return {};
   std::string text;
   char bytes[1024];
   for (size_t n = 0; (n = std::fread(bytes, 1, sizeof bytes, pipe)) > 0;) text.append(bytes, n);
   ::pclose(pipe);
-  for (const char* plugin : {"pmix", "pmi2"})
-    if (text.find(plugin) != text.npos) return plugin;
+  return text;
+}
+
+/// Returns the preferred MPI plugin of srun that Weft supports and srun can load; empty if none. Debian's
+/// Slurm lists pmix also where the plugin's library is missing (libpmix-dev): srun loads it before
+/// --test-only, which starts nothing.
+std::string slurm_mpi(const std::string& srun) {
+  const std::string listed = output_of("'" + srun + "' --mpi=list");
+  for (const std::string plugin : {"pmix", "pmi2"}) {
+    if (listed.find(plugin) == listed.npos) continue;
+    const std::string answer = output_of("'" + srun + "' --mpi=" + plugin + " --test-only true");
+    if (answer.find("Invalid MPI type") == answer.npos) return plugin;
+  }
   return {};
 }
 

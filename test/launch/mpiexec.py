@@ -13,6 +13,15 @@ import unittest
 
 from support import CORES, MPIEXEC, PEER, run, shell, start
 
+# srun of a site; BROKEN: plugins that are listed and cannot be loaded.
+SRUN = """#!/bin/sh
+[ "$1" = --mpi=list ] && { echo none pmi2 pmix >&2; exit; }
+case " $BROKEN " in
+  *" $1 "*) echo "srun: error: Invalid MPI type, --mpi=list for acceptable types" >&2; exit 1 ;;
+esac
+[ "$2" = --test-only ] || echo "$*"
+"""
+
 
 class Command(unittest.TestCase):
     def test_usage_errors_exit_with_2(self):
@@ -26,6 +35,22 @@ class Command(unittest.TestCase):
             status, output, errors = run(*arguments)
             self.assertEqual((status, output), (2, ""), arguments)
             self.assertIn(word, errors)
+
+    def test_plugin_that_srun_cannot_load(self):
+        """Of the listed MPI plugins mpiexec takes the first that srun loads, with the option --test-only."""
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "srun"), "w", encoding="utf-8") as file:
+                file.write(SRUN)
+            os.chmod(file.name, 0o755)
+            settings = {"PATH": folder + ":" + os.environ["PATH"], "SLURM_JOB_ID": "1"}
+            for broken, plugin in (("", "pmix"), ("--mpi=pmix", "pmi2"), ("--mpi=pmix --mpi=pmi2", None)):
+                status, output, errors = run(
+                    "--launcher", "slurm", "-n", 2, "true", variables={**settings, "BROKEN": broken}
+                )
+                self.assertEqual(status, 0 if plugin else 2, errors)
+                self.assertIn(f"--mpi={plugin} " if plugin else "", output)
+                if not plugin:
+                    self.assertIn("neither the MPI plugin pmix nor pmi2", errors)
 
     @unittest.skipIf(CORES < 2, "one core")
     def test_commands_of_manuals_of_other_mpis(self):

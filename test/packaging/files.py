@@ -61,6 +61,15 @@ class Shell(unittest.TestCase):
         return [path for part in parts for path in files(part)]
 
 
+# srun of a site; BROKEN: a plugin that is listed and cannot be loaded.
+SRUN = """#!/bin/sh
+[ "$1" = --mpi=list ] && { echo "pmi2 pmix" >&2; exit; }
+[ "$1" = "$BROKEN" ] && { echo "srun: error: Invalid MPI type 'pmix', --mpi=list for acceptable types" >&2; exit 1; }
+[ "$2" = --test-only ] && exit
+printf "%s\\n" "$@"
+"""
+
+
 class Slurm(unittest.TestCase):
     def test_directives(self):
         for path in files("slurm/*.sbatch"):
@@ -89,15 +98,16 @@ class Slurm(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             srun = os.path.join(folder, "srun")
             with open(srun, "w", encoding="utf-8") as file:
-                file.write('#!/bin/sh\n[ "$1" = --mpi=list ] && { echo "pmi2 pmix" >&2; exit; }\nprintf "%s\\n" "$@"\n')
+                file.write(SRUN)
             os.chmod(srun, 0o755)
             script = os.path.join(PACKAGING, "slurm", "multi-node.sbatch")
-            environment = dict(os.environ, PATH=folder + ":" + os.environ["PATH"])
-            status, printed = run("bash", script, "./program", "-x", env=environment)
-            self.assertEqual(status, 0, printed)
-            self.assertEqual(printed.splitlines()[0], "--mpi=pmix")
-            self.assertIn("--gpu-bind=none", printed)
-            self.assertEqual(printed.splitlines()[-2:], ["./program", "-x"])
+            for broken, plugin in (("none", "--mpi=pmix"), ("--mpi=pmix", "--mpi=pmi2")):
+                environment = dict(os.environ, PATH=folder + ":" + os.environ["PATH"], BROKEN=broken)
+                status, printed = run("bash", script, "./program", "-x", env=environment)
+                self.assertEqual(status, 0, printed)
+                self.assertEqual(printed.splitlines()[0], plugin)
+                self.assertIn("--gpu-bind=none", printed)
+                self.assertEqual(printed.splitlines()[-2:], ["./program", "-x"])
 
 
 class Modules(unittest.TestCase):
