@@ -217,6 +217,16 @@ def test_network_libraries_of_the_hosts():
     assert statuses(checks.ucx({"a": facts(networks=newer, **gpu)})) == [OK]
 
 
+def test_adapters_of_the_hosts():
+    one = "ofi: libfabric 2.5 (/l, x), provider tcp over eth0 (the fastest), device memory staged"
+    two = "ofi: libfabric 2.5 (/l, x), provider cxi over cxi0 + cxi1 (same switch; 2 adapters), device memory direct"
+    assert checks.adapters({"a": facts(), "b": facts(networks=["ofi: not usable: absent"])}) == {}
+    found = checks.adapters({"a": facts(networks=[two]), "b": facts(networks=["ucx: x", two])})
+    assert statuses(found) == [OK, OK] and "2 over libfabric: cxi0, cxi1" in found["a"].evidence
+    found = checks.adapters({"a": facts(networks=[one]), "b": facts(networks=[two])})
+    assert statuses(found) == [SLOW] * 2 and "WEFT_NET_OFI_NIC" in found["a"].remedy
+
+
 def test_gpus_of_the_hosts():
     all_visible = facts(gpus=["H200"] * 2, present=2, modes=["default"], mps=["off"])
     hidden = facts(gpus=["H200"], present=2, hidden=["CUDA_VISIBLE_DEVICES=0"], modes=["default"], mps=["on"])

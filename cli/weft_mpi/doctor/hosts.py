@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
+import re
 import socket
 import subprocess
 import time
@@ -43,7 +44,8 @@ def survey(hosts: list[str], groups: list[str]) -> Nodes:
         nodes[host].append(finding)
         if found:
             facts[host] = found
-    for checks in (equal_weft(facts), clocks(facts), ports(list(facts)), networks(facts), ucx(facts), gpus(facts)):
+    for checks in (equal_weft(facts), clocks(facts), ports(list(facts)), networks(facts), ucx(facts), adapters(facts),
+                   gpus(facts)):  # fmt: skip
         for host, finding in checks.items():
             nodes[host].append(finding)
     for check in (("messages between hosts", "H"), ("GPU messages between hosts", "D")):
@@ -217,6 +219,24 @@ def ucx(facts: dict) -> dict[str, Finding]:
         elif facts[host]["gpus"] and text.startswith("ucx:") and ", cuda" not in text:
             findings[host] = slow(name, text + ": GPU memory is staged through host memory", "pip install libucx-cu13 (or "
                                   "-cu12) in Weft's environment, or a UCX of the site with CUDA")  # fmt: skip
+        else:
+            findings[host] = ok(name, text)
+    return findings
+
+
+def adapters(facts: dict) -> dict[str, Finding]:
+    """Compares the numbers of adapters that one rank would use over libfabric; nothing where no host can use it."""
+    name, used = "adapters of a rank", {}
+    for host, found in facts.items():
+        matches = [re.match(r"ofi: .*, provider \S+ over (.+?) \(", text) for text in found["networks"]]
+        used.update((host, match[1].split(" + ")) for match in matches if match)
+    counts = {host: str(len(names)) for host, names in used.items()}
+    findings = {}
+    for host, names in used.items():
+        text = f"{len(names)} over libfabric: {', '.join(names)}"
+        if len(set(counts.values())) > 1:
+            findings[host] = slow(name, f"{text}; the hosts differ: {by_value(counts)}, and two ranks use the smaller number",
+                                  "name the adapters of each host by WEFT_NET_OFI_NIC in its /etc/weft.conf")  # fmt: skip
         else:
             findings[host] = ok(name, text)
     return findings
