@@ -80,7 +80,9 @@ class SelectTest : public testing::Test {
   std::string selected(const std::vector<Candidate>& candidates) {
     auto selection = select(candidates, request);
     if (!selection) return "error: " + selection.error().message();
-    return candidates[selection->index].provider + "/" + candidates[selection->index].interface;
+    std::string all = candidates[selection->index].provider + "/" + candidates[selection->index].interface;
+    for (const size_t other : selection->others) all += "+" + candidates[other].interface;
+    return all;
   }
 };
 
@@ -126,6 +128,7 @@ TEST_F(SelectTest, SocketsUseTheFastestPhysicalInterface) {
 }
 
 TEST_F(SelectTest, NearestAdaptersRoundRobin) {
+  request.local_size = 4;  // one adapter for each rank
   // This thread runs on cores of node 0 (0-511), which has one adapter with two addresses.
   const std::vector<Candidate> candidates = {
       rdma("cxi", "cxi2", "0000:83:00.0"), rdma("cxi", "cxi0", "0000:01:00.0"),
@@ -148,6 +151,71 @@ TEST_F(SelectTest, NicListIsIndexedByLocalRank) {
   EXPECT_EQ(selected(candidates), "cxi/cxi0");
   request.nics = "cxi9";
   EXPECT_NE(selected(candidates).find("WEFT_NET_OFI_NIC=cxi9"), std::string::npos);
+}
+
+TEST_F(SelectTest, AutomaticShareOfTheEquallyNearAdapters) {
+  const std::vector<Candidate> far = {rdma("cxi", "cxi0", "0000:81:00.0"),
+                                      rdma("cxi", "cxi1", "0000:83:00.0"),
+                                      rdma("cxi", "cxi0", "0000:81:00.0")};  // a second address
+  request.local_size = 1;
+  EXPECT_EQ(selected(far), "cxi/cxi0+cxi1");
+  request.local_size = 2;
+  EXPECT_EQ(selected(far), "cxi/cxi0");
+  request.local_rank = 1;
+  EXPECT_EQ(selected(far), "cxi/cxi1");
+  // One rank uses only the near one of three.
+  request.local_rank = 0;
+  request.local_size = 1;
+  std::vector<Candidate> all = far;
+  all.push_back(rdma("cxi", "cxi2", "0000:01:00.0"));
+  EXPECT_EQ(selected(all), "cxi/cxi2");
+  // Another speed.
+  std::vector<Candidate> uneven = far;
+  uneven[1].speed = 1;
+  EXPECT_EQ(selected(uneven), "cxi/cxi0");
+}
+
+TEST_F(SelectTest, RequestedNumberOfAdaptersByDistance) {
+  std::vector<Candidate> all = {rdma("cxi", "cxi0", "0000:81:00.0"), rdma("cxi", "cxi1", "0000:83:00.0"),
+                                rdma("cxi", "cxi2", "0000:01:00.0")};
+  request.adapters = 2;
+  EXPECT_EQ(selected(all), "cxi/cxi2+cxi0");
+  request.adapters = 4;
+  EXPECT_EQ(selected(all), "cxi/cxi2+cxi0+cxi1");
+  request.adapters = 1;
+  EXPECT_EQ(selected(all), "cxi/cxi2");
+  // The first adapters of the ranks differ, although every rank uses all.
+  all.pop_back();
+  request.adapters = 2;
+  EXPECT_EQ(selected(all), "cxi/cxi0+cxi1");
+  request.local_rank = 1;
+  EXPECT_EQ(selected(all), "cxi/cxi1+cxi0");
+}
+
+TEST_F(SelectTest, SeveralSocketInterfacesOnRequestOnly) {
+  const std::vector<Candidate> candidates = {socket("tcp", "lo", true),
+                                             socket("tcp", "eth0"),
+                                             socket("tcp", "docker0"),
+                                             socket("tcp", "eth1"),
+                                             socket("tcp", "eth1"),
+                                             socket("tcp;ofi_rxm", "eth0"),
+                                             socket("tcp", "eth2", false, true)};
+  EXPECT_EQ(selected(candidates), "tcp/eth1");
+  request.adapters = 3;
+  EXPECT_EQ(selected(candidates), "tcp/eth1+eth0");
+}
+
+TEST_F(SelectTest, SeveralNamedInterfacesOfOneRank) {
+  const std::vector<Candidate> candidates = {socket("tcp", "lo", true), socket("tcp", "eth0"),
+                                             socket("tcp", "eth1")};
+  request.nics = "eth0+eth1,lo+lo";
+  EXPECT_EQ(selected(candidates), "tcp/eth0+eth1");
+  request.local_rank = 1;
+  EXPECT_EQ(selected(candidates), "tcp/lo+lo");
+  request.nics = "eth0+eth9";
+  EXPECT_NE(selected(candidates).find("WEFT_NET_OFI_NIC=eth9"), std::string::npos);
+  request.nics = "lo+lo+lo+lo+lo";
+  EXPECT_NE(selected(candidates).find("more than 4"), std::string::npos);
 }
 
 TEST(Provider, SharedMemoryNeedsLibfabric2) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/process_watch.hpp"
 #include "transport/generations.hpp"
@@ -16,37 +17,46 @@
 
 namespace weft::transport::ofi {
 
-struct Connection {
-  explicit Connection(Peer process) : peer(process) {
-    heartbeat.kind = Operation::Kind::heartbeat;
-    heartbeat.connection = this;
+struct Connection;
+
+/// An own adapter and the adapter of the peer that it reaches; the operation is its heartbeat.
+struct AdapterPair : Operation {
+  AdapterPair(Connection& owner, size_t own_adapter, size_t remote_adapter)
+      : connection(owner), own(own_adapter), remote(remote_adapter) {
+    kind = Kind::heartbeat;
   }
+  Connection& connection;
+  size_t own, remote;                                  ///< indices of the adapters
+  abi::Address address = abi::kNoAddress;              ///< for the own adapter
+  uint64_t heartbeat_address = 0, heartbeat_rkey = 0;  ///< of the word that heartbeats read
+  std::string raw_address;                             ///< as returned by the peer's fi_getname
+  std::unique_ptr<TcpProbe> tcp_probe;
+  bool used = false;               ///< moves data: gets heartbeats
+  bool heartbeat_pending = false;  ///< a heartbeat read is outstanding
+};
+
+struct Connection {
+  explicit Connection(Peer process) : peer(process) {}
   enum class State : uint8_t {
     unknown,  ///< address not yet resolved
     open,
     disconnected,  ///< sent a disconnect notice and nothing since: its exit is no failure
     lost           ///< died or unreachable; messages to it are dropped
   };
-  struct Heartbeat : Operation {
-    Connection* connection = nullptr;
-  };
 
   Peer peer;
   State state = State::unknown;
-  bool in_backlog = false;         ///< in Ofi::backlog_
-  bool disconnect_sent = false;    ///< a disconnect notice was sent, and nothing since
-  bool heartbeat_pending = false;  ///< a heartbeat read is outstanding
-  abi::Address address = abi::kNoAddress;
-  Secret secret = 0;                                   ///< of the peer; valid with an address
-  uint64_t heartbeat_address = 0, heartbeat_rkey = 0;  ///< of the word that heartbeats read
-  std::string raw_address;                             ///< as returned by the peer's fi_getname
-  std::unique_ptr<TcpProbe> tcp_probe;
+  bool in_backlog = false;       ///< in Ofi::backlog_
+  bool disconnect_sent = false;  ///< a disconnect notice was sent, and nothing since
+  /// Empty until the address of the peer is resolved, then never changed. All messages use the first.
+  std::vector<AdapterPair> pairs;
+  Secret secret = 0;  ///< of the peer; valid with pairs
   /// Of a process of this machine. The provider shm reports no death of a peer, whose operations would never
   /// complete.
   std::optional<ProcessWatch> process_watch;
-  bool verifying = false;          ///< a get has failed: a heartbeat tells whether the peer died
-  bool verification_sent = false;  ///< a heartbeat was sent after that failure
-  int64_t suspect_since_ms = 0;    ///< time of the first failed heartbeat; 0: none
+  AdapterPair* verifying = nullptr;  ///< a get has failed here: a heartbeat tells whether the peer died
+  bool verification_sent = false;    ///< a heartbeat was sent after that failure
+  int64_t suspect_since_ms = 0;      ///< time of the first failed heartbeat; 0: none
   std::string suspect_reason;
   uint64_t sent = 0, received = 0;  ///< sequence numbers of the next messages
   LastMessages last_messages;
@@ -56,7 +66,6 @@ struct Connection {
   std::map<uint64_t, abi::CqEntry> out_of_order;  ///< received before their predecessors
   std::deque<MessageBuffer*> unsent;              ///< to retry after -EAGAIN, in order
   size_t outstanding = 0;                         ///< sends held by libfabric
-  Heartbeat heartbeat;
 };
 
 /// Address record that a process publishes.
@@ -65,10 +74,13 @@ struct PublishedAddress {
   uint64_t net_namespace = 0;  ///< id of the network namespace: equal ids share a loopback interface
   uint64_t machine = 0;        ///< own_machine() of that process
   pid_t process = 0;
-  uint64_t heartbeat_address = 0, heartbeat_rkey = 0;
-  bool loopback = false;  ///< the address belongs to a loopback interface
+  struct Adapter {
+    uint64_t heartbeat_address = 0, heartbeat_rkey = 0;
+    bool loopback = false;  ///< the address belongs to a loopback interface
+    std::string address;
+  };
   std::string provider;
-  std::string address;
+  std::vector<Adapter> adapters;  ///< nearest first; at least one
   [[nodiscard]] std::string text() const;
   [[nodiscard]] static Result<PublishedAddress> parse(const std::string& text);
 };

@@ -15,7 +15,7 @@ constexpr uint64_t kFlushTimeoutNs = 2'000'000'000;
 }  // namespace
 
 void Ofi::send_disconnect(Connection& to) {
-  if (to.state != Connection::State::open || to.disconnect_sent || to.address == abi::kNoAddress) return;
+  if (to.state != Connection::State::open || to.disconnect_sent || to.pairs.empty()) return;
   const size_t size = awaits_answer(to) ? 1 : 0;
   std::byte* content = reserve(to.peer, size);
   if (content == nullptr) return;
@@ -72,7 +72,7 @@ void Ofi::close() {
     return of->state == Connection::State::open && awaits_answer(*of);
   });
   progress_until(kFlushTimeoutNs, step, [&] { return idle(); });  // the own answers
-  endpoint_->shut();
+  adapters_.shut();
   waiting_.clear();
   for (Get* get : std::exchange(gets_, {})) get_slab_.destroy(get);
   remote_registrations_.clear();
@@ -80,8 +80,8 @@ void Ofi::close() {
   local_registrations_.clear();
   sends_.deregister();
   receives_.deregister();
-  heartbeat_region_.reset();
-  endpoint_.reset();
+  endpoint_ = nullptr;
+  adapters_.close();
 }
 
 }  // namespace weft::transport::ofi

@@ -57,44 +57,50 @@ bool Ofi::check_process(Connection& of) {
   of.process_watch.reset();
   replenish_reads(of);
   const Error why(Errc::proc_aborted, "process " + std::to_string(of.peer) + " of this machine has ended");
-  if (of.state == Connection::State::open) on_heartbeat_failure(of, "the process has ended");
+  if (of.state == Connection::State::open) on_heartbeat_failure(of.pairs[0], "the process has ended");
   if (of.state == Connection::State::disconnected)
     abort_gets(of, why);  // orderly exit, but nothing completes these gets
   return true;
 }
 
+/// Sends one through each pair of adapters that moves data: an error of any of them is one of the connection.
 void Ofi::send_heartbeat(Connection& of) {
   if (check_process(of)) return;
-  if (of.heartbeat_pending || of.suspect_since_ms != 0 || of.state == Connection::State::disconnected ||
-      !connect(of))
-    return;
-  const ssize_t code = endpoint_->read(&heartbeat_words_->received, sizeof heartbeat_words_->received,
-                                       heartbeat_region_->mem_desc, of.address, of.heartbeat_address,
-                                       of.heartbeat_rkey, &of.heartbeat);
-  if (code == 0) {
-    of.heartbeat_pending = true;
-    of.verification_sent = of.verifying;
-  } else if (code != -EAGAIN) {
-    on_heartbeat_failure(of, endpoint_->library().strerror(static_cast<int>(-code)));
-  } else if (over_tcp_) {
-    probe_listener(of);
+  if (of.suspect_since_ms != 0 || of.state == Connection::State::disconnected || !connect(of)) return;
+  for (AdapterPair& pair : of.pairs) {
+    if (!pair.used || pair.heartbeat_pending) continue;
+    uint64_t& received = adapters_.heartbeat_words().received;
+    const ssize_t code = adapters_.endpoint(pair.own).read(
+        &received, sizeof received, adapters_[pair.own].heartbeat_region->mem_desc, pair.address,
+        pair.heartbeat_address, pair.heartbeat_rkey, &pair);
+    if (code == 0) {
+      pair.heartbeat_pending = true;
+      if (of.verifying == &pair) of.verification_sent = true;
+    } else if (code != -EAGAIN) {
+      on_heartbeat_failure(pair, endpoint_->library().strerror(static_cast<int>(-code)));
+    } else if (over_tcp_) {
+      probe_listener(pair);
+    }
   }
 }
 
 /// Called after a failed get. Returns true if a heartbeat verifies the peer; complete_deferred_gets()
 /// follows.
-bool Ofi::verify_peer(Connection& of) {
+bool Ofi::verify_peer(AdapterPair& pair) {
+  Connection& of = pair.connection;
   if (interval == 0 || of.state != Connection::State::open) return false;
-  if (!std::exchange(of.verifying, true)) {
+  if (of.verifying == nullptr) {
+    of.verifying = &pair;
     of.verification_sent = false;
     send_heartbeat(of);
   }
   return true;
 }
 
-void Ofi::on_heartbeat(Connection& of) {
-  of.heartbeat_pending = false;
-  if (!of.verifying) return;
+void Ofi::on_heartbeat(AdapterPair& pair) {
+  Connection& of = pair.connection;
+  pair.heartbeat_pending = false;
+  if (of.verifying != &pair) return;
   if (of.verification_sent)
     complete_deferred_gets(of);
   else
@@ -102,23 +108,26 @@ void Ofi::on_heartbeat(Connection& of) {
 }
 
 /// Called while heartbeats return -EAGAIN: the peer has not accepted the connection yet, or is dead.
-void Ofi::probe_listener(Connection& of) {
+void Ofi::probe_listener(AdapterPair& pair) {
   std::string why;
-  if (of.tcp_probe == nullptr) {
-    of.tcp_probe = TcpProbe::start(of.raw_address);
-    if (of.tcp_probe == nullptr) return;
+  if (pair.tcp_probe == nullptr) {
+    pair.tcp_probe = TcpProbe::start(pair.raw_address);
+    if (pair.tcp_probe == nullptr) return;
   }
-  const TcpProbe::Outcome outcome = of.tcp_probe->poll(why);
+  const TcpProbe::Outcome outcome = pair.tcp_probe->poll(why);
   if (outcome == TcpProbe::Outcome::pending) return;
-  of.tcp_probe.reset();
-  if (outcome == TcpProbe::Outcome::unreachable) on_heartbeat_failure(of, std::move(why));
+  pair.tcp_probe.reset();
+  if (outcome == TcpProbe::Outcome::unreachable) on_heartbeat_failure(pair, std::move(why));
 }
 
-void Ofi::on_heartbeat_failure(Connection& of, std::string why) {
+void Ofi::on_heartbeat_failure(AdapterPair& pair, std::string why) {
+  Connection& of = pair.connection;
   if (of.state != Connection::State::open || of.suspect_since_ms != 0) return;
   log::write(log::Level::debug, "libfabric: heartbeat to process %u failed: %s", of.peer, why.c_str());
   of.suspect_since_ms = now();
   of.suspect_reason = std::move(why);
+  if (adapters_.size() > 1)
+    of.suspect_reason += std::string(", through ") + adapters_.endpoint(pair.own).info().domain_attr->name;
   suspects_.push_back(&of);
 }
 

@@ -29,26 +29,27 @@ constexpr uint64_t kAnyTag = (uint64_t{1} << 48) - 1;
 constexpr size_t kCompletionsPerRead = 16;
 constexpr size_t kMaxHeartbeats = 128;
 constexpr size_t kMaxPeerShare = 4;  // one peer may hold at most 1/kMaxPeerShare of all send buffers
+constexpr uint32_t kIdleAdapterInterval = 16;  // calls of progress(); unused adapters have only heartbeats
 
 size_t rounded(size_t bytes) { return (bytes + 63) & ~size_t{63}; }
 
 }  // namespace
 
-Ofi::Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint)
+Ofi::Ofi(const launch::Job& job, Adapters adapters)
     : self_(static_cast<Peer>(job.rank)),
       job_size_(static_cast<Peer>(job.size)),
       job_tag_(launch::JobId::of(job.id).tag()),
       net_namespace_(own_net_namespace()),
-      endpoint_(std::move(endpoint)),
-      remote_registrations_(*endpoint_, abi::kRemoteRead),
-      writable_registrations_(*endpoint_, abi::kRemoteRead | abi::kRemoteWrite),
-      local_registrations_(*endpoint_, abi::kRead | abi::kWrite),
+      adapters_(std::move(adapters)),
+      endpoint_(&adapters_.endpoint(0)),
+      remote_registrations_(adapters_, abi::kRemoteRead),
+      writable_registrations_(adapters_, abi::kRemoteRead | abi::kRemoteWrite),
+      local_registrations_(adapters_, abi::kRead | abi::kWrite),
       sends_(*endpoint_, Operation::Kind::send, rounded(message_bytes), sends),
       receives_(*endpoint_, Operation::Kind::receive, rounded(message_bytes), receives),
       by_peer_(static_cast<size_t>(job.size)),
       reads_(max_reads()),
-      max_read_bytes_(std::min(endpoint_->info().ep_attr->max_msg_size, size_t{1} << 30)),
-      heartbeat_words_(std::make_unique<HeartbeatWords>()) {
+      max_read_bytes_(adapters_.max_rma_bytes()) {
   for (Read& read : reads_) {
     read.kind = Operation::Kind::read;
     free_reads_.push_back(&read);
@@ -58,108 +59,49 @@ Ofi::Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint)
 Result<std::unique_ptr<Network>> Ofi::open(const launch::Job& job) {
   auto opened = library();
   if (!opened) return std::move(opened).error();
-  auto choice = select_interface(**opened, job.local_rank);
-  if (!choice) return std::move(choice).error();
-  auto endpoint =
-      Endpoint::create(**opened, std::move(*choice), receives + sends + max_reads() + kMaxHeartbeats);
-  if (!endpoint) return std::move(endpoint).error();
-  std::unique_ptr<Ofi> network(new Ofi(job, std::move(*endpoint)));
+  auto choices = select_interfaces(**opened, job.local_rank, job.local_size);
+  if (!choices) return std::move(choices).error();
+  auto adapters =
+      Adapters::open(**opened, std::move(*choices), receives + sends + max_reads() + kMaxHeartbeats);
+  if (!adapters) return std::move(adapters).error();
+  std::unique_ptr<Ofi> network(new Ofi(job, std::move(*adapters)));
   WEFT_TRY(network->prepare());
   log::write(log::Level::info, "%s", network->description().c_str());
   return std::unique_ptr<Network>(std::move(network));
 }
 
 Status Ofi::prepare() {
-  const abi::Info& info = endpoint_->info();
   auto secret = new_secret();
   if (!secret) return std::move(secret).error();
   secret_ = *secret;
-  provider_ = info.fabric_attr->prov_name;
+  provider_ = endpoint_->info().fabric_attr->prov_name;
   in_memory_ = has_part(provider_, "shm");
   over_tcp_ = over_ip(provider_) && provider_.find("udp") == std::string::npos;
-  auto region = endpoint_->add_memory(heartbeat_words_.get(), sizeof(HeartbeatWords),
-                                      abi::kRemoteRead | abi::kRead, {});
-  if (!region) return std::move(region).error();
-  heartbeat_region_ = std::move(*region);
   for (size_t i = 0; i < receives; ++i) {
     MessageBuffer* message = receives_.acquire();
     if (message == nullptr) return receives_.failure().error().copy();
     post(*message);
   }
-  auto name = endpoint_->name();
-  if (!name) return std::move(name).error();
-  loopback_ = is_loopback(info.addr_format, name->data(), name->size());
   PublishedAddress published;
   published.secret = secret_;
   published.net_namespace = net_namespace_;
   published.machine = own_machine();
   published.process = ::getpid();
-  published.heartbeat_address = endpoint_->remote_address(heartbeat_words_.get(), &heartbeat_words_->own);
-  published.heartbeat_rkey = heartbeat_region_->key;
-  published.loopback = loopback_;
   published.provider = provider_;
-  published.address = std::move(*name);
+  for (size_t i = 0; i < adapters_.size(); ++i) {
+    const Adapter& adapter = adapters_[i];
+    published.adapters.push_back(
+        {adapter.heartbeat_address, adapter.heartbeat_region->key, adapter.loopback, adapter.address});
+  }
   published_address_ = published.text();
   return {};
 }
 
 std::string Ofi::description() const {
   const SelectedInterface& choice = endpoint_->choice();
-  std::string text = "libfabric " + endpoint_->library().version_text() + " (" + endpoint_->library().path +
-                     "), provider " + provider_ + " over " + endpoint_->info().domain_attr->name + " (" +
-                     choice.why + "), device memory " + (choice.hmem ? "direct" : "staged");
-  return text;
-}
-
-Connection& Ofi::connection(Peer peer) {
-  if (peer >= by_peer_.size()) [[unlikely]]
-    by_peer_.resize(peer + 1);
-  auto& slot = by_peer_[peer];
-  if (slot == nullptr) [[unlikely]] {
-    slot = std::make_unique<Connection>(peer);
-    connections_.push_back(slot.get());
-    if (peer >= job_size_) slot->sent = generations_.next();
-  }
-  return *slot;
-}
-
-Status Ofi::resolve(Connection& connection) {
-  auto text = directory_->address(connection.peer);
-  if (!text) return std::move(text).error();
-  auto published = PublishedAddress::parse(*text);
-  if (!published) return std::move(published).error();
-  if (published->provider != provider_)
-    return Error(Errc::other,
-                 "libfabric uses the provider " + provider_ + " here and " + published->provider +
-                     " at process " + std::to_string(connection.peer) +
-                     ": set FI_PROVIDER or WEFT_NET_OFI_PROVIDER to the same value on all processes");
-  if (published->loopback && published->net_namespace != net_namespace_)
-    return Error(Errc::other, "process " + std::to_string(connection.peer) +
-                                  " is on another host, but libfabric has only a loopback address there: "
-                                  "give that host a network, or set WEFT_NET_OFI_NIC");
-  auto address = endpoint_->insert(published->address);
-  if (!address) return std::move(address).error();
-  connection.address = *address;
-  connection.secret = published->secret;
-  connection.raw_address = std::move(published->address);
-  if (in_memory_ && published->machine == own_machine())
-    if (auto watch = ProcessWatch::open(published->process)) connection.process_watch = std::move(*watch);
-  connection.heartbeat_address = published->heartbeat_address;
-  connection.heartbeat_rkey = published->heartbeat_rkey;
-  return {};
-}
-
-/// Returns false if the peer is lost or its address cannot be resolved, which marks it lost.
-bool Ofi::connect(Connection& connection) {
-  if (connection.address != abi::kNoAddress) [[likely]]
-    return connection.state != Connection::State::lost;
-  if (connection.state == Connection::State::lost) return false;
-  if (Status found = resolve(connection); !found) {
-    mark_lost(connection, std::move(found).error());
-    return false;
-  }
-  if (connection.state == Connection::State::unknown) connection.state = Connection::State::open;
-  return true;
+  return "libfabric " + endpoint_->library().version_text() + " (" + endpoint_->library().path +
+         "), provider " + provider_ + " over " + adapters_.description() + ", device memory " +
+         (choice.hmem ? "direct" : "staged");
 }
 
 std::byte* Ofi::reserve(Peer peer, size_t size) {
@@ -199,7 +141,7 @@ void Ofi::enqueue(Connection& to, MessageBuffer& message, size_t size, uint64_t 
 /// Returns false if the send must be retried. If it fails for ever, the buffer is released and the peer lost.
 bool Ofi::try_send(Connection& to, MessageBuffer& message) {
   const ssize_t code =
-      endpoint_->send(message.data, message.size, message.desc, to.address, message.tag, &message);
+      endpoint_->send(message.data, message.size, message.desc, to.pairs[0].address, message.tag, &message);
   if (code == -EAGAIN) {
     send_retries.add();
     return false;
@@ -269,7 +211,13 @@ size_t Ofi::progress(Receiver* receiver, size_t limit) {
     for (MessageBuffer* message : std::exchange(unposted_, {})) post(*message);
   }
   size_t delivered = receiver != nullptr ? deliver_stored(*receiver) : 0;
-  delivered += drain_completions(receiver, limit);
+  delivered += drain_completions(*endpoint_, receiver, limit);
+  const bool striping =
+      reads_by_others_ + remote_registrations_.striped_in_use() + writable_registrations_.striped_in_use() !=
+      0;
+  if (adapters_.size() > 1 && (striping || ++progress_calls_ % kIdleAdapterInterval == 0))
+    for (size_t i = 1; i < adapters_.size(); ++i)
+      drain_completions(adapters_.endpoint(i), nullptr, kCompletionsPerRead);
   if (!unanswered_.empty()) [[unlikely]]
     send_answers();
   return delivered;
@@ -284,14 +232,14 @@ size_t Ofi::deliver_stored(Receiver& receiver) {
   return delivered;
 }
 
-size_t Ofi::drain_completions(Receiver* receiver, size_t limit) {
+size_t Ofi::drain_completions(Endpoint& endpoint, Receiver* receiver, size_t limit) {
   abi::CqEntry entries[kCompletionsPerRead];
   size_t delivered = 0;
   while (delivered < limit) {
     const size_t count = std::min(kCompletionsPerRead, limit - delivered);
-    const ssize_t found = endpoint_->completions(entries, count);
+    const ssize_t found = endpoint.completions(entries, count);
     if (found == -abi::kErrAvailable) {
-      if (!handle_cq_error()) break;
+      if (!handle_cq_error(endpoint)) break;
       continue;
     }
     if (found <= 0) break;
@@ -317,7 +265,7 @@ size_t Ofi::complete(const abi::CqEntry& entry, Receiver* receiver) {
       finish_read(static_cast<Read*>(operation), {});
       break;
     case Operation::Kind::heartbeat:
-      on_heartbeat(*static_cast<Connection::Heartbeat*>(operation)->connection);
+      on_heartbeat(*static_cast<AdapterPair*>(operation));
       break;
   }
   return 0;
@@ -385,10 +333,10 @@ void Ofi::deliver_next(Connection& from, const abi::CqEntry& entry, Receiver& re
 }
 
 /// Handles one error completion; returns false if there is none.
-bool Ofi::handle_cq_error() {
+bool Ofi::handle_cq_error(Endpoint& endpoint) {
   abi::CqError error;
   std::string why;
-  if (!endpoint_->read_error(error, why)) return false;
+  if (!endpoint.read_error(error, why)) return false;
   auto* operation = static_cast<Operation*>(error.op_context);
   if (operation == nullptr) {
     log::write(log::Level::warn, "libfabric reports an error without an operation: %s", why.c_str());
@@ -409,9 +357,9 @@ bool Ofi::handle_cq_error() {
                   Error(Errc::other, "a read by libfabric failed (" + why + ")"));
       break;
     case Operation::Kind::heartbeat: {
-      Connection& of = *static_cast<Connection::Heartbeat*>(operation)->connection;
-      of.heartbeat_pending = false;
-      on_heartbeat_failure(of, std::move(why));
+      auto& pair = *static_cast<AdapterPair*>(operation);
+      pair.heartbeat_pending = false;
+      on_heartbeat_failure(pair, std::move(why));
       break;
     }
   }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // libfabric network: tagged messages of one RDM endpoint, received into a pool of posted buffers (the tag
-// names the sender); bulk data by RMA read and write; peer failures by heartbeat reads. Threading: as
-// transport.hpp; progress happens in poll() and close() only, never within a delivery.
+// names the sender); bulk data by RMA read and write, large ones striped among the endpoints of several
+// adapters; peer failures by heartbeat reads. Threading: as transport.hpp; progress happens in poll() and
+// close() only, never within a delivery.
 #pragma once
+#include <array>
 #include <deque>
 #include <memory>
 #include <span>
@@ -13,6 +15,7 @@
 #include "launch/job_id.hpp"
 #include "transport/generations.hpp"
 #include "transport/network.hpp"
+#include "transport/ofi/adapters.hpp"
 #include "transport/ofi/buffer_pool.hpp"
 #include "transport/ofi/connection.hpp"
 #include "transport/ofi/endpoint.hpp"
@@ -25,7 +28,7 @@ namespace weft::transport::ofi {
 
 class Ofi final : public Network {
  public:
-  /// Opens libfabric and an endpoint; an error with the reason if libfabric cannot be used.
+  /// Opens libfabric and an endpoint for each adapter; an error with the reason if libfabric cannot be used.
   [[nodiscard]] static Result<std::unique_ptr<Network>> open(const launch::Job& job);
   ~Ofi() override { close(); }
 
@@ -56,21 +59,29 @@ class Ofi final : public Network {
   void close() override;
 
  private:
+  struct Stripe {  // contiguous bytes that one pair of adapters moves
+    AdapterPair* pair;
+    std::byte* to;
+    uint64_t from, key;  // of the first remote byte
+    size_t length;
+    size_t issued = 0;  // bytes for which reads were issued
+  };
   struct Get {         // or a put
     Completion* done;  // null: already fired because the peer is lost
     Peer peer;
     bool writes = false;       // a put
     Region* region = nullptr;  // registration of the local buffer if the provider needs one
-    std::byte* to;
-    uint64_t from, key;  // of the first remote byte
-    size_t length;
-    size_t issued = 0;  // bytes for which reads were issued
+    std::array<Stripe, kMaxAdapters> stripes = {};
+    size_t stripe_count = 0;
+    size_t unissued = 0;            // bytes of all stripes
+    AdapterPair* failed = nullptr;  // that of the first failed read
     uint32_t outstanding_reads = 0;
     bool deferred = false;  // failed: completes after the peer's next heartbeat
-    Status outcome;
+    Status outcome = {};
   };
   struct Read : Operation {
     Get* get;
+    AdapterPair* pair;
   };
   struct FinishedGet {  // its completion is fired by poll()
     Completion* done;
@@ -88,18 +99,20 @@ class Ofi final : public Network {
   // with Connection::received.
   static constexpr uint64_t kDisconnect = uint64_t{1} << 32, kAnswer = uint64_t{1} << 33;
 
-  Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint);
+  Ofi(const launch::Job& job, Adapters adapters);
   Status prepare();
 
-  // ofi.cpp
+  // first_contact.cpp
   Connection& connection(Peer peer);
   [[nodiscard]] bool connect(Connection& connection);
   [[nodiscard]] Status resolve(Connection& connection);
+
+  // ofi.cpp
   [[nodiscard]] bool try_send(Connection& connection, MessageBuffer& message);
   void flush();
   void post(MessageBuffer& message);
   size_t progress(Receiver* receiver, size_t limit);
-  size_t drain_completions(Receiver* receiver, size_t limit);
+  size_t drain_completions(Endpoint& endpoint, Receiver* receiver, size_t limit);
   size_t complete(const abi::CqEntry& entry, Receiver* receiver);
   size_t on_receive(const abi::CqEntry& entry, Receiver& receiver);
   void deliver_next(Connection& from, const abi::CqEntry& entry, Receiver& receiver);
@@ -107,7 +120,7 @@ class Ofi final : public Network {
   void enqueue(Connection& to, MessageBuffer& message, size_t size, uint64_t flags);
   void on_send_complete(MessageBuffer& message);
   void on_send_failure(MessageBuffer& message, const std::string& why);
-  bool handle_cq_error();
+  bool handle_cq_error(Endpoint& endpoint);
   void mark_lost(Connection& connection, Error why);
   void report_events(Receiver& receiver);
   size_t deliver_stored(Receiver& receiver);
@@ -139,11 +152,11 @@ class Ofi final : public Network {
   // heartbeat.cpp
   void check_peers();
   void send_heartbeat(Connection& connection);
-  [[nodiscard]] bool verify_peer(Connection& connection);
-  void probe_listener(Connection& connection);
+  [[nodiscard]] bool verify_peer(AdapterPair& pair);
+  void probe_listener(AdapterPair& pair);
   bool check_process(Connection& connection);
-  void on_heartbeat(Connection& connection);
-  void on_heartbeat_failure(Connection& connection, std::string why);
+  void on_heartbeat(AdapterPair& pair);
+  void on_heartbeat_failure(AdapterPair& pair, std::string why);
 
   const Peer self_, job_size_;
   const uint32_t job_tag_;
@@ -152,9 +165,9 @@ class Ofi final : public Network {
   Secret secret_ = 0;
   bool over_tcp_ = false;   // peers listen on a TCP address
   bool in_memory_ = false;  // provider shm: does not report the death of a peer
-  bool loopback_ = false;
   Directory* directory_ = nullptr;
-  std::unique_ptr<Endpoint> endpoint_;
+  Adapters adapters_;
+  Endpoint* endpoint_;  // of the nearest adapter, for all messages; null after close()
   Registrations remote_registrations_, writable_registrations_, local_registrations_;
   BufferPool sends_, receives_;
   MessageBuffer* reserved_ = nullptr;
@@ -174,13 +187,10 @@ class Ofi final : public Network {
   std::deque<Get*> waiting_;  // with reads still to be issued
   std::vector<Get*> gets_;
   Slab<Get> get_slab_{1 << 18};
-  size_t max_read_bytes_;  // largest RMA read
+  size_t max_read_bytes_;       // largest RMA read
+  size_t reads_by_others_ = 0;  // outstanding, not by the nearest adapter
+  uint32_t progress_calls_ = 0;
 
-  struct HeartbeatWords {
-    uint64_t own = 0, received = 0;
-  };
-  std::unique_ptr<HeartbeatWords> heartbeat_words_;
-  Object<abi::Mr> heartbeat_region_;
   std::vector<Connection*> suspects_;
   uint32_t polls_ = 0;
   int64_t next_heartbeat_ms_ = 0;

@@ -50,7 +50,9 @@ bool Ofi::remove(Peer peer) {
   // An open peer gets no more heartbeats once it is disconnected.
   if (connection.state == Connection::State::open) connection.state = Connection::State::disconnected;
   const auto busy = [&](const Get* get) { return get->peer == peer; };
-  if (connection.outstanding != 0 || !connection.unsent.empty() || connection.heartbeat_pending ||
+  const auto pending = [](const AdapterPair& pair) { return pair.heartbeat_pending; };
+  if (connection.outstanding != 0 || !connection.unsent.empty() ||
+      std::any_of(connection.pairs.begin(), connection.pairs.end(), pending) ||
       std::any_of(gets_.begin(), gets_.end(), busy))
     return false;
   repost_out_of_order(connection);

@@ -38,8 +38,8 @@ constexpr int kMaxCandidates = 8;  // regions starting before a buffer that are 
 
 }  // namespace
 
-Registrations::Registrations(Endpoint& endpoint, uint64_t access)
-    : endpoint_(endpoint), access_(access), keep_(!endpoint.wants(abi::kMrAllocated)) {}
+Registrations::Registrations(const Adapters& adapters, uint64_t access)
+    : adapters_(adapters), access_(access), keep_(!adapters.wants(abi::kMrAllocated)) {}
 
 Region* Registrations::find(uintptr_t start, size_t length, uint64_t buffer_id) {
   auto at = regions_.upper_bound(start);
@@ -53,14 +53,19 @@ Region* Registrations::find(uintptr_t start, size_t length, uint64_t buffer_id) 
 Result<Region*> Registrations::acquire(const std::byte* start, size_t length, const device::Memory& memory) {
   const auto address = reinterpret_cast<uintptr_t>(start);
   if (Region* region = find(address, length, memory.buffer_id)) {
-    if (region->users++ == 0) idle_.erase(region->idle);
+    if (region->users == 0) idle_.erase(region->idle);
+    use(*region);
     hits.add();
     return region;
   }
   misses.add();
-  auto mr = endpoint_.add_memory(start, length, access_, memory);
-  if (!mr) return std::move(mr).error();
-  auto region = std::make_unique<Region>(Region{address, length, memory.buffer_id, std::move(*mr), 1, {}});
+  auto region = std::make_unique<Region>(Region{address, length, memory.buffer_id});
+  for (size_t i = 0; i < adapters_.used_by(length); ++i) {
+    auto mr = adapters_.endpoint(i).add_memory(start, length, access_, memory);
+    if (!mr) return std::move(mr).error();
+    region->mrs[region->mr_count++] = std::move(*mr);
+  }
+  use(*region);
   Region* out = region.get();
   regions_.emplace(address, std::move(region));
   registered.add();
@@ -69,8 +74,13 @@ Result<Region*> Registrations::acquire(const std::byte* start, size_t length, co
   return out;
 }
 
+void Registrations::use(Region& region) {
+  if (region.users++ == 0 && region.mr_count > 1) ++striped_in_use_;
+}
+
 void Registrations::release(Region* region) {
   if (--region->users != 0) return;
+  if (region->mr_count > 1) --striped_in_use_;
   region->idle = idle_.insert(idle_.end(), region);
   if (!keep_ || region->buffer_id != 0) return drop(region);
   while (idle_.size() > max_idle || (bytes_ > max_bytes && !idle_.empty())) {
@@ -102,7 +112,7 @@ void Registrations::drop(Region* region) {
 void Registrations::clear() {
   registered.subtract(regions_.size());
   registered_bytes.subtract(bytes_);
-  bytes_ = 0;
+  bytes_ = striped_in_use_ = 0;
   idle_.clear();
   regions_.clear();
 }

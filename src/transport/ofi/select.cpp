@@ -26,8 +26,16 @@ config::Text provider{
     "the host has several providers and libfabric's first one is not the intended one"};
 config::Text nic{"net.ofi_nic", "",
                  "Network interface (libfabric domain) such as cxi0 or eth0, or a list of them, which the "
-                 "local ranks use round-robin; empty: the nearest.",
+                 "local ranks use round-robin; an entry eth0+eth1 gives a rank several, the first for all "
+                 "messages, all for large transfers; empty: the nearest.",
                  "the host has several network adapters and the ranks are to use certain ones"};
+config::Choice adapter_limit{
+    "net.ofi_adapters",
+    0,
+    {"auto", "1", "2", "3", "4"},
+    "Largest number of network adapters of one rank, among which transfers of net.ofi_stripe_min_bytes and "
+    "more are striped over libfabric: auto, the rank's share of the equally near ones, and one over sockets; "
+    "a number, the nearest ones."};
 config::Choice hmem{
     "net.ofi_hmem",
     0,
@@ -74,38 +82,76 @@ auto cost_over_ip(const Candidate& candidate, const SelectionRequest& request) {
                     candidate.format != abi::kFormatIn);
 }
 
-Selection select_over_ip(const std::vector<Candidate>& candidates, const std::vector<size_t>& fit,
+/// Returns the first candidate of each interface, in order.
+std::vector<size_t> without_duplicates(const std::vector<Candidate>& candidates,
+                                       const std::vector<size_t>& fit) {
+  std::vector<size_t> unique;
+  for (const size_t i : fit)
+    if (std::none_of(unique.begin(), unique.end(),
+                     [&](size_t other) { return candidates[other].interface == candidates[i].interface; }))
+      unique.push_back(i);
+  return unique;
+}
+
+/// Selects the fastest interface, and further ones of its kind only on request: hosts may have interfaces on
+/// networks that other hosts do not reach.
+Selection select_over_ip(const std::vector<Candidate>& candidates, std::vector<size_t> fit,
                          const SelectionRequest& request) {
-  const size_t best = *std::min_element(fit.begin(), fit.end(), [&](size_t a, size_t b) {
+  const bool only = fit.size() == 1;
+  std::stable_sort(fit.begin(), fit.end(), [&](size_t a, size_t b) {
     return cost_over_ip(candidates[a], request) < cost_over_ip(candidates[b], request);
   });
-  return {best, fit.size() == 1 ? "the only one" : "the fastest interface with a usable address"};
+  Selection selection{fit[0], only ? "the only one" : "the fastest interface with a usable address"};
+  const Candidate& first = candidates[selection.index];
+  const auto is_other_kind = [&](size_t i) {
+    const Candidate& other = candidates[i];
+    return other.format != first.format || other.loopback != first.loopback ||
+           other.link_local != first.link_local ||
+           kind_of_interface(request.sysfs, other.interface) !=
+               kind_of_interface(request.sysfs, first.interface);
+  };
+  std::erase_if(fit, is_other_kind);
+  fit = without_duplicates(candidates, fit);
+  for (size_t i = 1; i < std::min({request.adapters, fit.size(), kMaxAdapters}); ++i)
+    selection.others.push_back(fit[i]);
+  return selection;
 }
 
 Distance distance_of(const Candidate& candidate, const LocalityAnchor& from, const std::string& sysfs) {
   return distance(locality_of_pci(sysfs, candidate.pci), from.locality);
 }
 
-/// Selects the nearest interface by PCIe; equally near ones are assigned round-robin by local rank.
+/// Selects the nearest interface by PCIe; equally near ones are assigned round-robin by local rank. A rank
+/// with several takes its successors too, so that ranks share an adapter only if there are too few.
 Selection select_nearest(const std::vector<Candidate>& candidates, const std::vector<size_t>& fit,
                          const SelectionRequest& request) {
   const LocalityAnchor from = anchor(request.sysfs);
-  std::vector<size_t> nearest;
-  Distance least = Distance::unknown;
-  for (const size_t i : fit) {
-    const Distance here = distance_of(candidates[i], from, request.sysfs);
-    if (nearest.empty() || here < least) {
-      nearest.clear();
-      least = here;
-    }
-    const bool again = std::any_of(nearest.begin(), nearest.end(), [&](size_t other) {
-      return candidates[other].interface == candidates[i].interface;
-    });
-    if (here == least && !again) nearest.push_back(i);
+  std::vector<std::pair<Distance, size_t>> by_distance;
+  for (const size_t i : without_duplicates(candidates, fit))
+    by_distance.emplace_back(distance_of(candidates[i], from, request.sysfs), i);
+  std::stable_sort(by_distance.begin(), by_distance.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  const Distance least = by_distance[0].first;
+  const auto near = static_cast<size_t>(std::count_if(by_distance.begin(), by_distance.end(),
+                                                      [&](const auto& one) { return one.first == least; }));
+  const size_t share =
+      request.adapters != 0
+          ? request.adapters
+          : std::clamp(by_distance.size() / static_cast<size_t>(request.local_size), size_t{1}, near);
+  const size_t wanted = std::min({share, by_distance.size(), kMaxAdapters});
+  const size_t before = static_cast<size_t>(request.local_rank) * wanted;  // adapters of lower ranks
+  const size_t shift = wanted > 1 ? before + before / near : before;
+  std::rotate(by_distance.begin(), by_distance.begin() + static_cast<ptrdiff_t>(shift % near),
+              by_distance.begin() + static_cast<ptrdiff_t>(near));
+  Selection selection{by_distance[0].second, std::string(name(least)) + " as the " + from.name +
+                                                 (near > wanted ? ", round-robin" : "")};
+  for (size_t i = 1; i < wanted; ++i) {
+    const Candidate& other = candidates[by_distance[i].second];
+    // Stripes have equal sizes, so a slow adapter would delay a fast one.
+    if (request.adapters != 0 || other.speed == candidates[selection.index].speed)
+      selection.others.push_back(by_distance[i].second);
   }
-  const size_t mine = nearest[static_cast<size_t>(request.local_rank) % nearest.size()];
-  return {mine,
-          std::string(name(least)) + " as the " + from.name + (nearest.size() > 1 ? ", round-robin" : "")};
+  return selection;
 }
 
 std::string list(const std::vector<Candidate>& candidates) {
@@ -169,8 +215,8 @@ InfoPointer query(const Library& library, bool device_memory) {
   return InfoPointer(found, FreeInfo{&library});
 }
 
-Result<SelectedInterface> select_from(const Library& library, InfoPointer found,
-                                      const SelectionRequest& request) {
+Result<std::vector<SelectedInterface>> select_from(const Library& library, InfoPointer found,
+                                                   const SelectionRequest& request) {
   std::vector<Candidate> candidates;
   std::vector<abi::Info*> infos;
   for (abi::Info* info = found.get(); info != nullptr; info = info->next) {
@@ -179,11 +225,16 @@ Result<SelectedInterface> select_from(const Library& library, InfoPointer found,
   }
   auto selection = select(candidates, request);
   if (!selection) return std::move(selection).error();
-  SelectedInterface choice;
-  choice.info = InfoPointer(library.dupinfo(infos[selection->index]), FreeInfo{&library});
-  if (choice.info == nullptr) return Error(Errc::no_mem, "fi_dupinfo failed: out of memory");
-  choice.why = selection->why;
-  return choice;
+  std::vector<size_t> selected = {selection->index};
+  selected.insert(selected.end(), selection->others.begin(), selection->others.end());
+  std::vector<SelectedInterface> choices;
+  for (const size_t i : selected) {
+    SelectedInterface& choice = choices.emplace_back();
+    choice.info = InfoPointer(library.dupinfo(infos[i]), FreeInfo{&library});
+    if (choice.info == nullptr) return Error(Errc::no_mem, "fi_dupinfo failed: out of memory");
+    choice.why = selection->why;
+  }
+  return choices;
 }
 
 }  // namespace
@@ -208,18 +259,25 @@ bool is_loopback(uint32_t format, const void* address, size_t size) {
 
 Result<Selection> select(const std::vector<Candidate>& candidates, const SelectionRequest& request) {
   const auto names = split(request.nics, ',');
-  const std::string mine = names.empty() ? "" : names[static_cast<size_t>(request.local_rank) % names.size()];
+  const std::string entry =
+      names.empty() ? "" : names[static_cast<size_t>(request.local_rank) % names.size()];
+  const std::vector<std::string> mine = split(entry, '+');
+  if (mine.size() > kMaxAdapters)
+    return Error(Errc::unsupported, "WEFT_NET_OFI_NIC=" + entry + " names more than " +
+                                        std::to_string(kMaxAdapters) + " adapters for one rank");
   std::vector<size_t> fit;
   for (size_t i = 0; i < candidates.size(); ++i)
-    if (matches(candidates[i], request) && (mine.empty() || candidates[i].interface == mine))
+    if (matches(candidates[i], request) && (mine.empty() || candidates[i].interface == mine[0]))
       fit.push_back(i);
-  if (fit.empty())
+  const auto unusable = [&](const std::string& interface) {
     return Error(
         Errc::unsupported,
         "libfabric has no usable provider (" +
             (request.provider.empty() ? std::string() : "WEFT_NET_OFI_PROVIDER=" + request.provider + ", ") +
-            (mine.empty() ? std::string() : "WEFT_NET_OFI_NIC=" + mine + ", ") +
+            (interface.empty() ? std::string() : "WEFT_NET_OFI_NIC=" + interface + ", ") +
             "available: " + list(candidates) + ")");
+  };
+  if (fit.empty()) return unusable(mine.empty() ? "" : mine[0]);
   size_t best = candidates.size();
   for (const size_t i : fit) {
     if (best == candidates.size()) best = i;
@@ -231,7 +289,17 @@ Result<Selection> select(const std::vector<Candidate>& candidates, const Selecti
   std::erase_if(fit, [&](size_t i) { return candidates[i].provider != chosen; });
   Selection selection =
       over_ip(chosen) ? select_over_ip(candidates, fit, request) : select_nearest(candidates, fit, request);
-  if (!mine.empty()) selection.why = "by the setting net.ofi_nic";
+  if (mine.empty()) return selection;
+  selection.why = "by the setting net.ofi_nic";
+  const Candidate& first = candidates[selection.index];
+  for (size_t n = 1; n < mine.size(); ++n) {
+    const auto other = std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
+      return candidate.interface == mine[n] && candidate.provider == chosen &&
+             candidate.format == first.format && candidate.link_local == first.link_local;
+    });
+    if (other == candidates.end()) return unusable(mine[n]);
+    selection.others.push_back(static_cast<size_t>(other - candidates.begin()));
+  }
   return selection;
 }
 
@@ -243,19 +311,23 @@ Status check_provider(const std::string& provider, uint32_t version) {
                "(WEFT_NET_OFI_LIBRARY), or another provider (FI_PROVIDER=tcp)");
 }
 
-Result<SelectedInterface> select_interface(const Library& library, int local_rank) {
+Result<std::vector<SelectedInterface>> select_interfaces(const Library& library, int local_rank,
+                                                         int local_size) {
   SelectionRequest request{provider.value(), nic.value(), std::getenv("FI_PROVIDER") != nullptr, local_rank};
+  request.adapters = static_cast<size_t>(adapter_limit.index());
+  request.local_size = local_size;
   Error why(Errc::unsupported, "libfabric was not queried");
   for (const bool device_memory : {true, false}) {
     if (device_memory && (hmem.is("off") || !device::available())) continue;
-    auto choice = select_from(library, query(library, device_memory), request);
-    if (choice && device_memory && hmem.is("auto") && over_ip(choice->info->fabric_attr->prov_name)) continue;
-    if (choice) {
-      WEFT_TRY(check_provider(choice->info->fabric_attr->prov_name, library.version()));
-      choice->hmem = device_memory;
-      return choice;
+    auto choices = select_from(library, query(library, device_memory), request);
+    if (choices && device_memory && hmem.is("auto") && over_ip(choices->front().info->fabric_attr->prov_name))
+      continue;
+    if (choices) {
+      WEFT_TRY(check_provider(choices->front().info->fabric_attr->prov_name, library.version()));
+      for (SelectedInterface& choice : *choices) choice.hmem = device_memory;
+      return choices;
     }
-    why = std::move(choice).error();
+    why = std::move(choices).error();
   }
   return why;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Selection of the libfabric provider and network interface of this rank.
+// Selection of the libfabric provider and network interfaces of this rank.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,6 +16,8 @@ struct FreeInfo {
   void operator()(abi::Info* info) const { library->freeinfo(info); }
 };
 using InfoPointer = std::unique_ptr<abi::Info, FreeInfo>;
+
+inline constexpr size_t kMaxAdapters = 4;  ///< of one rank
 
 struct SelectedInterface {
   InfoPointer info;
@@ -39,12 +41,16 @@ struct SelectionRequest {
   bool environment;      ///< FI_PROVIDER is set: libfabric has already filtered
   int local_rank = 0;
   std::string sysfs = "/sys";
+  size_t adapters = 0;  ///< setting net.ofi_adapters: largest number of adapters; 0: auto
+  int local_size = 1;
 };
 struct Selection {
-  size_t index;
+  size_t index;  ///< of the adapter of all messages
   std::string why;
+  /// Further adapters among which large transfers are striped, at most kMaxAdapters - 1.
+  std::vector<size_t> others = {};
 };
-/// Returns the best candidate. Errc::unsupported: none matches; the error lists the candidates.
+/// Returns the best candidates. Errc::unsupported: none matches; the error lists the candidates.
 [[nodiscard]] Result<Selection> select(const std::vector<Candidate>& candidates,
                                        const SelectionRequest& request);
 
@@ -58,7 +64,9 @@ struct Selection {
 /// Returns an error if this provider does not work in that version of libfabric (see abi::version()).
 [[nodiscard]] Status check_provider(const std::string& provider, uint32_t version);
 
-/// Queries libfabric and selects provider and interface.
-[[nodiscard]] Result<SelectedInterface> select_interface(const Library& library, int local_rank);
+/// Queries libfabric and selects provider and interfaces: the first one of all messages, and further ones for
+/// large transfers. `local_size`: ranks of this host.
+[[nodiscard]] Result<std::vector<SelectedInterface>> select_interfaces(const Library& library, int local_rank,
+                                                                       int local_size);
 
 }  // namespace weft::transport::ofi
