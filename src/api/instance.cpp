@@ -18,6 +18,7 @@
 #include "api/crash.hpp"
 #include "api/debugger.hpp"
 #include "api/entry_point.hpp"
+#include "api/finalize_barrier.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
 #include "api/leaks.hpp"
@@ -189,27 +190,6 @@ Status initialize_or_abort(int required) {
   if (started || world.load() != World::before) return started;
   // No communicator exists yet; the initial error handler is fatal.
   abort_job(MPI_ERR_OTHER, std::move(started).error().message());
-}
-
-/// Below the first next_collective_tag(): the finalize barrier cannot match a collective of another rank.
-constexpr int kFinalizeTag = 0;
-
-/// Flushes buffered sends, then runs a dissemination barrier over MPI_COMM_WORLD. The barrier ends when a
-/// process has failed: the survivors leave at any time, and a rank that has left takes no messages.
-void drain_world(core::Instance& instance) {
-  p2p::flush_buffers(instance);
-  core::Communicator& comm = *instance.world;
-  const int size = comm.size(), rank = comm.rank(), tag = kFinalizeTag;
-  static const device::Memory host;
-  for (int distance = 1; distance < size && instance.failures.check(*comm.group).ok(); distance *= 2) {
-    p2p::Transfer in(core::Request::Kind::receive), out(core::Request::Kind::send);
-    const p2p::Buffer nothing{nullptr, 0, to_datatype(MPI_BYTE), &host};
-    p2p::post_receive(in, nothing, (rank - distance + size) % size, tag, comm, core::Channel::collective);
-    p2p::post_send(out, nothing, (rank + distance) % size, tag, comm, p2p::SendMode::standard,
-                   core::Channel::collective);
-    core::wait(instance, in);
-    core::wait(instance, out);
-  }
 }
 
 }  // namespace
