@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks of a host meet in shared memory, then the first ranks of all hosts over the network, then each first rank
-// releases its host. A connection of a network costs a process milliseconds, and a program that has made none needs
-// none in the other ranks to end.
+// Ranks of a host meet in shared memory, then the first ranks of all hosts over the network, then each first
+// rank releases its host. A connection of a network costs a process milliseconds, and a program that has made
+// none needs none in the other ranks to end.
 #include "api/finalize_barrier.hpp"
 
 #include <mpi.h>
@@ -32,7 +32,8 @@ Hosts hosts_of(const core::Instance& instance) {
   const int self = job.rank, size = job.size;
   const std::vector<int>& host = job.host_of_rank;
   Hosts hosts;
-  std::vector<bool> seen(host.empty() ? 1 : static_cast<size_t>(*std::max_element(host.begin(), host.end())) + 1);
+  std::vector<bool> seen(host.empty() ? 1
+                                      : static_cast<size_t>(*std::max_element(host.begin(), host.end())) + 1);
   for (int rank = 0; rank < size; ++rank) {
     if (job.same_host(rank, self)) hosts.local.push_back(rank);
     const size_t number = host.empty() ? 0 : static_cast<size_t>(host[static_cast<size_t>(rank)]);
@@ -84,7 +85,8 @@ class FinalizeBarrier {
     p2p::Transfer in(core::Request::Kind::receive), out(core::Request::Kind::send);
     if (from != kNobody) p2p::post_receive(in, nothing, from, kFinalizeTag, comm_, core::Channel::collective);
     if (to != kNobody)
-      p2p::post_send(out, nothing, to, kFinalizeTag, comm_, p2p::SendMode::standard, core::Channel::collective);
+      p2p::post_send(out, nothing, to, kFinalizeTag, comm_, p2p::SendMode::standard,
+                     core::Channel::collective);
     if (from != kNobody) core::wait(instance_, in);
     if (to != kNobody) core::wait(instance_, out);
   }
