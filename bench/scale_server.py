@@ -127,7 +127,8 @@ class Run:
             for rank in range(self.started)
         ]  # fmt: skip
         server.serve()
-        self.lines = [json.loads(line) for process in processes for line in process.communicate()[0].splitlines()]
+        texts = [line for process in processes for line in process.communicate()[0].splitlines()]
+        self.lines = [json.loads(text) for text in texts if text.startswith("{")]  # not those of UCX
         if any(process.returncode for process in processes):
             raise SystemExit("scale: a process of the job failed")
         self.counts = {rank: counts for rank, counts in server.counts.items() if rank >= 0}
