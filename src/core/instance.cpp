@@ -60,10 +60,11 @@ constexpr unsigned kArmedRounds = 1u << 31;  // more rounds: the wake-up is arme
 constexpr unsigned kTimedOut = 1u << 30;  // added after a sleep that nobody ended, until something progresses
 // A wait whose sleep has timed out sleeps longer, and without yields in between, so that many waiting ranks
 // leave the cores to others: for a part of its age, by which it may end late, and so long that all ranks of a
-// machine together wake up once in kWakeUpIntervalNs; where events come without a wake-up, once in kWakeUpNs.
+// machine together wake up once in kWakeUpIntervalNs; where events come without a wake-up, once in
+// kPollIntervalNs. A wake-up takes about 25 us.
 constexpr uint64_t kAgePerSleep = 32;
 constexpr uint64_t kWakeUpIntervalNs = 500'000;
-constexpr uint64_t kWakeUpNs = 25'000;  // with a poll of a network
+constexpr uint64_t kPollIntervalNs = 200'000;
 constexpr uint64_t kLongestSleepNs = 100'000'000;
 constexpr uint64_t kStepsPerSleep = 10;  // where events come without a wake-up
 static_assert(kLongestSleepNs < wait_table::kObsoleteNs / 2);
@@ -88,10 +89,13 @@ long sleep_limit(const Instance& instance, const Instance::Wait& wait, long leas
   if (!sleep_timed_out(wait.idle_rounds)) return least;
   const auto members = instance.shm != nullptr ? static_cast<int>(instance.shm->members().size()) : 1;
   const auto ranks = static_cast<uint64_t>(std::max(members, instance.exchange->job().machine_size));
+  const auto together = [ranks](uint64_t interval, uint64_t shortest) {
+    return std::clamp(ranks * interval, shortest, kLongestSleepNs);
+  };
   // Steps of a transfer that end without a wake-up, of GPUs and networks, must not each wait for long.
   const uint64_t most = least < kMaxSleepNs
-                            ? std::max(kStepsPerSleep * static_cast<uint64_t>(least), ranks * kWakeUpNs)
-                            : std::clamp<uint64_t>(ranks * kWakeUpIntervalNs, kMaxSleepNs, kLongestSleepNs);
+                            ? together(kPollIntervalNs, kStepsPerSleep * static_cast<uint64_t>(least))
+                            : together(kWakeUpIntervalNs, kMaxSleepNs);
   const uint64_t age = monotonic_ns() - wait.since_ns;
   return static_cast<long>(std::clamp(age / kAgePerSleep, static_cast<uint64_t>(least), most));
 }
