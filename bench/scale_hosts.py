@@ -2,6 +2,7 @@
 # Jobs of real processes on fake hosts for scale.py: the model of docs/scale.md beside measured points, and the time to
 # start and end a program that does nothing, compared with MPICH under Hydra.
 import json
+import math
 import os
 import resource
 import statistics
@@ -15,13 +16,19 @@ RANKS_PER_HOST = 8
 AGREES, SHRINKS = "5", "1"
 LIMIT = 600  # seconds of one command
 EMPTY = "#include <mpi.h>\nint main(int argc, char** argv) { MPI_Init(&argc, &argv); return MPI_Finalize(); }\n"
-# Bars: time of Weft to that of MPICH; memory to the model.
-START_BAR, MEMORY_BAR = 0.5, (0.9, 1.1)
+# Bars: time of Weft to that of MPICH; measured figures to the model.
+START_BAR, MODEL_BAR = 0.5, (0.9, 1.1)
 
 
 def model_private(base, size):
     """KiB of private memory after MPI_Init. `base`: (size, KiB) of a small job with as many ranks on a host."""
     return base[1] + (size - base[0]) * BYTES_PER_RANK / 1024
+
+
+def model_messages(hosts):
+    """Messages of a rank to the launcher from MPI_Init to MPI_Finalize, mean, on a power of 2 of hosts: 11, and of the
+    first rank of each host one for each address of another one, at the distances 1, 2, 4, ... in both directions."""
+    return 11 + (2 * math.log2(hosts) - 1) / RANKS_PER_HOST
 
 
 def hosts_rows(program, prefix, network, sizes):
@@ -31,6 +38,7 @@ def hosts_rows(program, prefix, network, sizes):
         run = Run(size, size, size, "end", network, size // RANKS_PER_HOST).run(program, prefix)
         row = {"ranks": size, "hosts": size // RANKS_PER_HOST, "network": network or "auto"}
         row.update({kind: round(run.mean_count(kind), 1) for kind in KINDS})
+        row["model: messages"] = round(model_messages(row["hosts"]), 1)
         row["most messages"] = max(counts["messages"] for counts in run.counts.values())
         row["private KiB"] = round(run.private("init"), 1)
         row["shared KiB"] = round(run.mean("shared", "init"), 1)
@@ -40,8 +48,8 @@ def hosts_rows(program, prefix, network, sizes):
         row["sockets"] = max(line["sockets"] for line in run.at("init"))
         rows.append(row)
         print(
-            "%(ranks)4d ranks on %(hosts)3d hosts: %(messages).1f messages, %(bytes).0f bytes; %(private KiB).1f KiB "
-            "private, model %(model: private KiB).1f, %(private KiB at the end).1f at the end" % row, flush=True,
+            "%(ranks)4d ranks on %(hosts)3d hosts: %(messages).1f messages, model %(model: messages).1f, %(bytes).0f bytes; "
+            "%(private KiB).1f KiB private, model %(model: private KiB).1f, %(private KiB at the end).1f at the end" % row, flush=True,
         )  # fmt: skip
     return rows
 
@@ -118,10 +126,12 @@ def start_rows(folder, prefix, network, mpich, size, rounds):
 
 def judge(hosts, start):
     """Prints the bars; returns whether one is missed."""
-    least, most = MEMORY_BAR
-    worst = max((row["private KiB"] / row["model: private KiB"] for row in hosts), key=lambda ratio: abs(ratio - 1))
-    print("memory to the model: %.3f, allowed %.1f to %.1f" % (worst, least, most))
-    missed = not least <= worst <= most
+    least, most = MODEL_BAR
+    missed = False
+    for name in ("private KiB", "messages"):
+        worst = max((row[name] / row["model: " + name] for row in hosts), key=lambda ratio: abs(ratio - 1))
+        print("%s to the model: %.3f, allowed %.1f to %.1f" % (name, worst, least, most))
+        missed |= not least <= worst <= most
     if start:
         print("start and end to MPICH: %(ratio of seconds).3f, of the cores %(ratio of core seconds).3f" % start)
         missed |= max(start["ratio of seconds"], start["ratio of core seconds"]) > START_BAR

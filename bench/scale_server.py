@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import selectors
 import socket
 import subprocess
@@ -117,6 +118,8 @@ class Run:
         self.counts, self.lines = {}, []
 
     def run(self, program, prefix):
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))  # two for each process
         server = Server(self.size, self.local, self.started)
         environment = clean_environment(prefix, self.network)
         # Whether UCX's thread has an arena of its own, of 148 KiB, would depend on when it first runs.
