@@ -49,7 +49,8 @@ def hosts_rows(program, prefix, network, sizes):
         rows.append(row)
         print(
             "%(ranks)4d ranks on %(hosts)3d hosts: %(messages).1f messages, model %(model: messages).1f, %(bytes).0f bytes; "
-            "%(private KiB).1f KiB private, model %(model: private KiB).1f, %(private KiB at the end).1f at the end" % row, flush=True,
+            "%(private KiB).1f KiB private, model %(model: private KiB).1f, %(private KiB at the end).1f at the end" % row,
+            flush=True,
         )  # fmt: skip
     return rows
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One rank dies while the others wait for it in MPI_Finalize: they end, and each prints "ended". Argument: the rank.
+// One rank dies while the others wait for it in MPI_Finalize: they end, and each prints "ended". Argument:
+// the rank.
 #include <mpi.h>
 #include <signal.h>
 #include <stdlib.h>
