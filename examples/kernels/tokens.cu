@@ -75,12 +75,13 @@ int main(int argc, char** argv) {
                  MPI_COMM_WORLD, &window);
   MPIX_Win_create_notify(window, tokens::notifications);
   MPIX_Win_device_handle(window, &handle);
+  const int blocks = ranks < 32 ? ranks : 32;
   for (int round = 0; round < 5; ++round) {
     check(cudaMemset(meeting, 0, 2 * sizeof(unsigned)));
     check(cudaDeviceSynchronize());
     MPI_Barrier(MPI_COMM_WORLD);
     const double begin = MPI_Wtime();
-    exchange < <<ranks<32 ? ranks : 32, threads>>>(handle, layout, on_gpu, experts_on_gpu, meeting);
+    exchange<<<blocks, threads>>>(handle, layout, on_gpu, experts_on_gpu, meeting);
     check(cudaDeviceSynchronize());
     if (rank == 0) std::printf("round %d: %.3f ms\n", round, (MPI_Wtime() - begin) * 1e3);
   }

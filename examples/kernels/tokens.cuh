@@ -6,6 +6,12 @@
 
 #include "weft_device.cuh"
 
+#ifdef __CUDACC__
+#define TOKENS_FUNCTION __host__ __device__
+#else
+#define TOKENS_FUNCTION inline
+#endif
+
 namespace tokens {
 
 enum : uint32_t { dispatched = 0, combined = 1, notifications = 2 };
@@ -14,19 +20,19 @@ enum : uint32_t { dispatched = 0, combined = 1, notifications = 2 };
 /// and the tokens; then the results for the own tokens.
 struct Layout {
   int ranks, tokens, width;  ///< tokens of a rank; floats of a token
-  WEFT_DEVICE_FUNCTION uint64_t count(int source) const {
+  TOKENS_FUNCTION uint64_t count(int source) const {
     return static_cast<uint64_t>(source) * static_cast<uint64_t>(1 + tokens + tokens * width);
   }
-  WEFT_DEVICE_FUNCTION uint64_t number(int source, int slot) const {
+  TOKENS_FUNCTION uint64_t number(int source, int slot) const {
     return count(source) + 1 + static_cast<uint64_t>(slot);
   }
-  WEFT_DEVICE_FUNCTION uint64_t token(int source, int slot) const {
+  TOKENS_FUNCTION uint64_t token(int source, int slot) const {
     return number(source, tokens) + static_cast<uint64_t>(slot) * static_cast<uint64_t>(width);
   }
-  WEFT_DEVICE_FUNCTION uint64_t result(int token_number) const {
+  TOKENS_FUNCTION uint64_t result(int token_number) const {
     return count(ranks) + static_cast<uint64_t>(token_number) * static_cast<uint64_t>(width);
   }
-  WEFT_DEVICE_FUNCTION uint64_t words() const { return result(tokens); }
+  TOKENS_FUNCTION uint64_t words() const { return result(tokens); }
 };
 
 using weft::device::Error;
