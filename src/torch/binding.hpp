@@ -8,8 +8,16 @@
 
 namespace weft::torch {
 
+/// Gives up what operations refer to.
+void release(const std::vector<Watched>& done);
+
 /// A queue and the operation that Python has begun and not ended, under the lock of the queue.
 struct QueueObject {
+  ~QueueObject() {  // after an error of CUDA no operation is known to be complete
+    std::vector<Watched> left;
+    queue.forget(left);
+    release(left);
+  }
   Queue queue;
   Queue::Operation operation{};  ///< between begin() and end() of Python
   unsigned long begun_by = 0;    ///< the thread that holds the queue's lock since its begin(); 0: none
@@ -33,8 +41,6 @@ class Held {
   Ref name_, keep_;
 };
 
-/// Gives up what complete operations refer to.
-void release(const std::vector<Watched>& done);
 /// The same for operations that the watching thread has found complete, without Python's lock.
 void release_complete(Queue& queue);
 

@@ -5,10 +5,11 @@
 #include <cstddef>
 #include <utility>
 
+#include "torch/take_lock.h"
+
 extern "C" {
 
 struct PyObject;
-struct PyThreadState;
 using Py_ssize_t = ptrdiff_t;
 using PyCFunction = PyObject* (*)(PyObject*, PyObject*);
 
@@ -42,7 +43,6 @@ void Py_IncRef(PyObject*);
 void Py_DecRef(PyObject*);
 unsigned long PyThread_get_thread_ident(void);
 PyThreadState* PyEval_SaveThread(void);
-void PyEval_RestoreThread(PyThreadState*);
 void PyErr_Clear(void);
 PyObject* PyErr_Occurred(void);
 PyObject* PyErr_Format(PyObject* exception, const char* format, ...);
@@ -112,7 +112,7 @@ class Ref {
 class WithoutLock {
  public:
   WithoutLock() : state_(PyEval_SaveThread()) {}
-  ~WithoutLock() { PyEval_RestoreThread(state_); }
+  ~WithoutLock() { weft_torch_take_lock(state_); }
   WithoutLock(const WithoutLock&) = delete;
   WithoutLock& operator=(const WithoutLock&) = delete;
 

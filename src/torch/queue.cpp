@@ -239,6 +239,14 @@ void Queue::collect(std::vector<Watched>& done) {
   complete_.clear();
 }
 
+void Queue::forget(std::vector<Watched>& done) {
+  const std::lock_guard lock(watched_mutex_);
+  done.insert(done.end(), complete_.begin(), complete_.end());
+  done.insert(done.end(), watched_.begin(), watched_.end());
+  complete_.clear();
+  watched_.clear();
+}
+
 Outcome Queue::retire(std::vector<Watched>& done) {
   collect(done);
   return find_complete(done);

@@ -127,6 +127,8 @@ class Queue {
   /// Moves the operations that needs_look() has found complete to `done`, for a caller that has Python's
   /// lock.
   void collect(std::vector<Watched>& done);
+  /// Moves all operations to `done`, complete or not: of a queue that nobody uses any more.
+  void forget(std::vector<Watched>& done);
   /// Returns whether the thread that watches must act: operations take long, the communicator may have
   /// failed, CUDA has, or complete operations have waited for collect().
   [[nodiscard]] bool needs_look(double now);
