@@ -222,6 +222,12 @@ def check_jit():
     same(jax.jit(lambda x: square(x) + 1)(2.0), 4.0 * SIZE + 1)
     same(weft.jit(jax.grad(square))(3.0), 6.0 * SIZE)
     raises(ValueError, "first dimension", lambda: weft.jit(weft.alltoall)(jnp.ones((SIZE + 1, 2))))
+    times = lambda x, order: weft.allreduce(x) * order  # noqa: E731
+    for found in (weft.jit(times)(1.0, 2.0), weft.jit(times, static_argnames="order")(1.0, order=2),
+                  weft.jit(lambda x, **words: times(x, **words))(1.0, order=2.0)):  # fmt: skip
+        same(found, 2.0 * SIZE, "a parameter named order")
+    both = lambda x: (jax.debug.print("{}", x, ordered=True), weft.allreduce(x))[1]  # noqa: E731
+    raises(ValueError, "no order for other effects", lambda: weft.jit(both)(1.0))
 
 
 def lowered(function, x):

@@ -9,7 +9,7 @@ import threading
 
 import jax
 import jax.numpy as jnp
-from jax._src import core
+from jax._src import core, effects
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
@@ -40,9 +40,21 @@ for platform in ("cpu", "cuda"):
 
 
 def with_parameter(signature: inspect.Signature) -> inspect.Signature:
-    """Returns the signature with a first parameter before all others."""
-    first = inspect.Parameter("order", inspect.Parameter.POSITIONAL_ONLY)
+    """Returns the signature with a first parameter before all others, whose name none of them has."""
+    name = "weft_order"
+    while name in signature.parameters:
+        name += "_"
+    first = inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY)
     return signature.replace(parameters=[first, *signature.parameters.values()])
+
+
+def check_effects(jaxpr) -> None:
+    """Raises ValueError for a function with ordered effects that are not calls of this module: no array orders those."""
+    others = [effect for effect in effects.ordered_effects.filter_in(jaxpr.effects) if effect != EFFECT]
+    if others:
+        raise ValueError(
+            f"weft_mpi.jax: jit() has no order for other effects, such as {others[0]}: use jax.jit for this function"
+        )
 
 
 def has_failed(order) -> bool:
@@ -81,14 +93,15 @@ def options_with_order(options) -> dict:
 def jit(function=None, **options):
     """Returns the function compiled as by jax.jit, with the same options, for functions that contain calls of this module: they
     start faster, since JAX does not know of their effects. All calls of such functions in a thread are in the order of the
-    program, but not in order with those of other functions. Options with shardings are refused. In a function that is traced,
-    e.g. for its derivatives, it is jax.jit."""
+    program, but not in order with those of other functions. Options with shardings are refused, and functions with other
+    ordered effects, e.g. of jax.debug.print(ordered=True). In a function that is traced, e.g. for its derivatives, it is
+    jax.jit."""
     if function is None:
         return functools.partial(jit, **options)
     with_order = options_with_order(options)
     traced = jax.jit(function, **options)
 
-    def ordered(order, *arguments, **words):
+    def ordered(order, /, *arguments, **words):
         leaves, tree = jax.tree.flatten((arguments, words))
         places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
 
@@ -100,6 +113,7 @@ def jit(function=None, **options):
             return function(*arguments, **words)
 
         jaxpr, shapes = jax.make_jaxpr(inside, return_shape=True)(*(leaves[place] for place in places))
+        check_effects(jaxpr)
         operands = (*jaxpr.consts, *(leaves[place] for place in places))
         order, *results = sequence_p.bind(order, *operands, jaxpr=jaxpr.jaxpr)
         return order + 1, jax.tree.unflatten(jax.tree.structure(shapes), results)
