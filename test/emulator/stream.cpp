@@ -68,12 +68,17 @@ Code run(const Operation& operation) {
   return kSuccess;
 }
 
-/// The stream that blocks the oldest operation of this stream, if any.
+/// The stream that blocks the oldest operation of this stream, if any. A wait is for the record before it,
+/// also if the event has been recorded again, in another stream.
 StreamObject* blocker(const StreamObject& stream) {
   const Operation& front = stream.queue.front();
-  if (front.type != Operation::Type::wait || front.event->completed >= front.record) return nullptr;
-  StreamObject* other = front.event->stream;
-  return other != nullptr && !other->queue.empty() ? other : nullptr;
+  if (front.type != Operation::Type::wait || front.recorded_in == nullptr) return nullptr;
+  const std::deque<Operation>& queue = front.recorded_in->queue;
+  const bool waits = std::any_of(queue.begin(), queue.end(), [&](const Operation& other) {
+    return other.type == Operation::Type::record && other.event == front.event &&
+           other.record == front.record;
+  });
+  return waits ? front.recorded_in : nullptr;
 }
 
 /// Marks the context as faulted and drops its operations.
@@ -334,6 +339,7 @@ Code cuStreamWaitEvent(Stream handle, Event event_handle, unsigned) {
   Operation operation{Operation::Type::wait};
   operation.event = event;
   operation.record = event->recorded;
+  operation.recorded_in = event->stream;
   enqueue(*stream, std::move(operation));
   return kSuccess;
 }

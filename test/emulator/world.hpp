@@ -98,7 +98,8 @@ struct Operation {
   size_t dst_pitch = 0, src_pitch = 0, width = 0, height = 1;
   uint64_t value = 0;
   EventObject* event = nullptr;
-  uint64_t record = 0;  // number of the record
+  uint64_t record = 0;                  // number of the record
+  StreamObject* recorded_in = nullptr;  // of a wait: the stream of that record
   Source source = Source::memory;
   std::vector<char> snapshot{};  // source bytes when the copy was queued
   std::unique_ptr<Kernel> kernel{};
