@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
 import threading
 import uuid
 
@@ -140,12 +141,18 @@ class Job:
         check(self.library.Group_size(self.world, ctypes.byref(size)))
         self.rank, self.size = rank.value, size.value
         self.name = self.library.text(self.library.Job_name)
+        self.pid = os.getpid()
         atexit.register(self.close)
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this process is a child of fork(), to which MPI does not belong."""
+        return os.getpid() != self.pid
 
     def close(self) -> None:
         """Leaves MPI at exit. A process that has not destroyed its process groups counts as failed for the others, so that
         they do not wait for it."""
-        if self.communicators == 0:
+        if self.communicators == 0 and not self.inherited:
             self.library.Session_finalize(ctypes.byref(self.session))
 
     def on_one_host(self) -> bool:

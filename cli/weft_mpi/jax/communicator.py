@@ -95,7 +95,7 @@ class Registry:
     def close(self) -> None:
         """Waits for compiled functions that still run, and frees the communicators, before the job leaves MPI at exit. A
         process that ends with an exception keeps them, and so counts as failed for the others, which may wait for it."""
-        if hasattr(sys, "last_type"):
+        if hasattr(sys, "last_type") or self.job.inherited:
             return
         try:
             import jax
