@@ -118,6 +118,7 @@ if(SKBUILD)
 else()
   list(APPEND arguments --bundled ${WEFT_TOOLS_DIR}/cli)
 endif()
+file(GLOB packages CONFIGURE_DEPENDS ${WEFT_TOOLS_DIR}/cli/*.dist-info/METADATA ${WEFT_TOOLS_DIR}/cuda12/*.dist-info/METADATA)
 set(sbom ${CMAKE_BINARY_DIR}/sbom/weft.cdx.json)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/sbom)
 add_custom_command(
@@ -125,6 +126,7 @@ add_custom_command(
   COMMAND ${WEFT_PYTHON} ${CMAKE_SOURCE_DIR}/tools/setup/sbom.py --version ${PROJECT_VERSION} --commit-header ${WEFT_GENERATED_DIR}/commit.hpp
           --compiler ${CMAKE_CXX_COMPILER_VERSION} --spec ${CMAKE_SOURCE_DIR}/tools/setup/spec.txt ${arguments} ${sbom}
   DEPENDS weft_commit ${WEFT_GENERATED_DIR}/commit.hpp ${CMAKE_SOURCE_DIR}/tools/setup/sbom.py ${CMAKE_SOURCE_DIR}/tools/setup/spec.txt
+          ${packages}
   COMMENT "Writing the bill of materials"
   VERBATIM)
 add_custom_target(weft_sbom ALL DEPENDS ${sbom})
