@@ -207,8 +207,8 @@ const char* thread_level_name(int level) {
   }
 }
 
-std::unique_lock<std::mutex> lock_of(core::Instance& instance) {
-  std::unique_lock<std::mutex> lock(instance.lock, std::defer_lock);
+std::unique_lock<core::InstanceLock> lock_of(core::Instance& instance) {
+  std::unique_lock<core::InstanceLock> lock(instance.lock, std::defer_lock);
   if (instance.threaded) lock.lock();
   return lock;
 }

@@ -16,7 +16,7 @@ namespace weft::api {
 [[nodiscard]] Result<core::Instance*> acquire_instance(int required);
 /// Takes the instance lock as EntryPoint does, for functions that run unlocked. Must not be held while
 /// calling acquire_instance() or release_instance().
-[[nodiscard]] std::unique_lock<std::mutex> lock_of(core::Instance& instance);
+[[nodiscard]] std::unique_lock<core::InstanceLock> lock_of(core::Instance& instance);
 /// Starts the progress thread of progress.thread=auto; the last action of a call on a window that messages
 /// reach.
 void start_progress_thread();

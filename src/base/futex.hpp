@@ -18,9 +18,9 @@ inline void futex_wait(const std::atomic<uint32_t>& word, uint32_t value, long n
   ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0);
 }
 
-/// Wakes all waiters of `word`. The caller changes `word` first.
-inline void futex_wake(const std::atomic<uint32_t>& word) {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+/// Wakes at most `count` waiters of `word`. The caller changes `word` first.
+inline void futex_wake(const std::atomic<uint32_t>& word, int count = INT_MAX) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, count, nullptr, nullptr, 0);
 }
 
 }  // namespace weft

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "core/communicator.hpp"
 #include "core/failure.hpp"
 #include "core/gpu_use.hpp"
+#include "core/instance_lock.hpp"
 #include "core/process_table.hpp"
 #include "core/recent_handles.hpp"
 #include "core/request.hpp"
@@ -170,7 +170,7 @@ class Instance {
   bool notified_when_idle = false;
   /// MPI_THREAD_MULTIPLE was granted, or there is a progress thread: calls take `lock`.
   bool threaded = false;
-  std::mutex lock;
+  InstanceLock lock;
   WaitPublisher waits;
   GpuUse gpu_use;
   std::unique_ptr<ProgressThread> progress_thread;  ///< null: none. Ended without holding `lock`

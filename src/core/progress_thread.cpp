@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -38,25 +37,10 @@ constexpr long kFirstIntervalNs = 10'000;
 constexpr long kMaxIntervalNs = 500'000;       // bounds the delay of one-sided operations by messages
 constexpr uint64_t kKernelSpinNs = 1'000'000;  // while kernels may request operations: their waits are short
 constexpr long kMaxKernelIntervalNs = 50'000;
-constexpr uint64_t kAwaitedPauseNs = 50'000;  // for a thread that sleeps for the lock to wake up and get it
+constexpr uint64_t kMaxAwaitedPauseNs =
+    50'000;                           // for a thread that sleeps for the lock to wake up and get it
 constexpr long kRestNs = 10'000'000;  // nothing in flight: peers may still wait for credit or a connection
 constexpr unsigned long kTimerSlackNs = 1'000;
-
-}  // namespace
-
-namespace {
-
-/// Whether a thread sleeps for a mutex that the caller has. The mutex is not fair: while one thread takes it
-/// again and again, a thread that wakes up may not get it for long.
-bool is_awaited(std::mutex& mutex) {
-#ifdef __GLIBC__
-  constexpr int kLockedAndAwaited = 2;  // as in nptl/lowlevellock.h
-  return __atomic_load_n(&mutex.native_handle()->__data.__lock, __ATOMIC_RELAXED) == kLockedAndAwaited;
-#else
-  (void)mutex;
-  return true;
-#endif
-}
 
 }  // namespace
 
@@ -101,7 +85,7 @@ void ProgressThread::wake_if_busy() {
   if (state_.compare_exchange_strong(expected, polling)) futex_wake(state_);
 }
 
-bool ProgressThread::poll(bool& awaited) {
+bool ProgressThread::poll() {
   if (!instance_.lock.try_lock()) return false;
   bool progressed = false;
   try {
@@ -111,17 +95,23 @@ bool ProgressThread::poll(bool& awaited) {
   }
   uint32_t expected = polling;
   if (!progressed && instance_.nothing_in_flight()) state_.compare_exchange_strong(expected, resting);
-  awaited = is_awaited(instance_.lock);
   instance_.release();
+  give_way();
   return progressed;
+}
+
+/// Lets a thread that sleeps for the lock wake up and get it.
+void ProgressThread::give_way() const {
+  for (const uint64_t begin = monotonic_ns();
+       instance_.lock.awaited() && monotonic_ns() < begin + kMaxAwaitedPauseNs;)
+    relax_core();
 }
 
 void ProgressThread::run() {
   ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
   uint64_t spin_until = 0;  // fragments follow each other closely
   for (long interval = kFirstIntervalNs;;) {
-    bool awaited = false;
-    const bool progressed = poll(awaited);
+    const bool progressed = poll();
     const uint64_t now = monotonic_ns();
     const bool kernels = kernel_queues_.load(std::memory_order_relaxed) != 0;
     if (progressed) {
@@ -137,8 +127,6 @@ void ProgressThread::run() {
       state_.compare_exchange_strong(expected, polling);
     }
     if (state_.load(std::memory_order_acquire) == ending) return;
-    if (kernels && awaited)
-      while (monotonic_ns() < now + kAwaitedPauseNs) relax_core();
   }
 }
 

@@ -38,9 +38,9 @@ class ProgressThread {
   enum State : uint32_t { polling, resting, ending };
   explicit ProgressThread(Instance& instance) : instance_(instance) {}
   void run();
-  /// Polls once, unless another thread is inside of MPI. Returns whether anything progressed. `awaited`:
-  /// whether another thread slept for the lock at the end.
-  bool poll(bool& awaited);
+  /// Polls once, unless another thread is inside of MPI. Returns whether anything progressed.
+  bool poll();
+  void give_way() const;
 
   Instance& instance_;
   std::atomic<uint32_t> kernel_queues_{0};

@@ -18,9 +18,9 @@ namespace {
 
 int user_count = 0;  // MPI_T_init_thread calls without their MPI_T_finalize
 
-std::unique_lock<std::mutex> lock_instance() {
+std::unique_lock<core::InstanceLock> lock_instance() {
   if (g_instance == nullptr || !g_instance->threaded || in_callback()) return {};
-  return std::unique_lock<std::mutex>(g_instance->lock);
+  return std::unique_lock<core::InstanceLock>(g_instance->lock);
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ class ObjectCall {
   [[nodiscard]] int code() const { return code_; }
 
  private:
-  std::unique_lock<std::mutex> instance_;
+  std::unique_lock<core::InstanceLock> instance_;
   std::unique_lock<std::recursive_mutex> lock_;
   int code_;
 };

@@ -3,11 +3,14 @@
 #include "core/progress_thread.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <mutex>
 #include <new>
+#include <thread>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "solo.hpp"
@@ -18,11 +21,17 @@ namespace {
 struct Counting final : Poller {
   bool poll() override {
     ++polls;
+    if (solo().lock.awaited()) ++awaited_polls;
+    for (const uint64_t begin = monotonic_ns(); monotonic_ns() < begin + poll_ns;) {
+    }
     if (fails.exchange(false)) throw std::bad_alloc();
-    return false;
+    return progresses;
   }
   [[nodiscard]] bool idle() const override { return !busy; }
-  bool busy = false;  // under the lock
+  bool busy = false;        // under the lock
+  uint64_t poll_ns = 0;     // under the lock
+  bool progresses = false;  // under the lock
+  int awaited_polls = 0;    // under the lock: polls while another thread sleeps for it
   std::atomic<bool> fails{false};
   std::atomic<int> polls{0};
 };
@@ -91,6 +100,66 @@ TEST_F(ProgressThreadTest, GoesOnAfterMemoryHasRunOut) {
   call(true);
   EXPECT_TRUE(await_polls(20));
   EXPECT_TRUE(solo().progress_interrupted());
+}
+
+// A thread that always progresses takes the lock again at once. It polls at most once in 50 us while another
+// thread sleeps for the lock, however late the system runs that thread.
+TEST_F(ProgressThreadTest, GivesWayToThreadsThatSleepForTheLock) {
+  constexpr int kCalls = 200;
+  constexpr uint64_t kPauseNs = 50'000;
+  {
+    const std::lock_guard guard(solo().lock);
+    poller_.progresses = poller_.busy = true;
+    poller_.poll_ns = 2'000;
+  }
+  solo().progress_thread->wake_if_busy();
+  ASSERT_TRUE(await_polls(20));
+  uint64_t waited = 0;
+  for (int i = 0; i < kCalls; ++i) {
+    const uint64_t begin = monotonic_ns();
+    solo().lock.lock();
+    waited += monotonic_ns() - begin;
+    solo().leave();
+    ::usleep(100);
+  }
+  const std::lock_guard guard(solo().lock);
+  poller_.progresses = false;
+  EXPECT_GT(poller_.awaited_polls, 0);
+  EXPECT_LE(static_cast<uint64_t>(poller_.awaited_polls), kCalls + waited / kPauseNs);
+}
+
+TEST(InstanceLock, CountsThreadsThatSleep) {
+  InstanceLock lock;
+  lock.lock();
+  EXPECT_FALSE(lock.awaited());
+  std::thread other([&] { const std::lock_guard guard(lock); });
+  while (!lock.awaited()) ::usleep(100);
+  EXPECT_FALSE(lock.try_lock());
+  lock.unlock();
+  other.join();
+  EXPECT_FALSE(lock.awaited());
+  EXPECT_TRUE(lock.try_lock());
+  lock.unlock();
+}
+
+TEST(InstanceLock, ExcludesOtherThreadsAndLosesNoWakeUp) {
+  constexpr int kThreads = 4, kTurns = 20000;
+  InstanceLock lock;
+  uint64_t turns = 0, copy = 0;  // under the lock
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([&] {
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const std::lock_guard guard(lock);
+        EXPECT_EQ(turns, copy);
+        ++turns;
+        if (turn % 64 == 0) ::sched_yield();
+        ++copy;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(turns, uint64_t{kThreads} * kTurns);
+  EXPECT_FALSE(lock.awaited());
 }
 
 }  // namespace
