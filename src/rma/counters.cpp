@@ -174,6 +174,7 @@ Status Counters::withdraw() {
   Status all_detached = barrier(*window_.comm);
   for (const transport::rma::Id region : {gpu_region_, host_region_})
     if (region != transport::rma::kNoId) window_.rma().deregister(region);
+  if (queue_ != nullptr) Messages::of(window_.instance).await_updates(window_);  // they use its memory
   queue_.reset();
   if (table_.base != 0) device::free_scratch(table_);
   if (words_ != nullptr) device::free_scratch(memory_);

@@ -2,6 +2,7 @@
 #include "rma/gpu_accumulate.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/assert.hpp"
 #include "copy/copy.hpp"
@@ -45,6 +46,47 @@ Status for_each_launch(std::span<const GpuRun> runs, uint64_t at, uint64_t n, La
   return blocks == 0 ? Status() : launch(first, blocks, stride);
 }
 
+/// Addresses of the packed operands of a part; 0: there is none.
+struct PartOperands {
+  uint64_t origin, compare, result;
+};
+
+/// Launches the kernels for the target bytes [at, at + n) of the packed stream, in one stream. `result`: the
+/// memory of the result. The ticket is that of the last one.
+Result<device::Ticket> launch_part(const ElementOperation& operation, const device::Memory& target,
+                                   std::span<const GpuRun> runs, uint64_t at, uint64_t n,
+                                   const PartOperands& operands, const device::Memory& result) {
+  Accumulate call{};
+  call.origin = operands.origin;
+  call.compare = operands.compare;
+  call.result = operands.result;
+  call.reduction = operation.reduction;
+  call.size = operation.size;
+  call.kind = operation.kind;
+  device::Ticket last;
+  WEFT_TRY(for_each_launch(runs, at, n, [&](const GpuRun& run, uint64_t blocks, int64_t stride) -> Status {
+    call.target = run.address;
+    call.block = run.length / operation.size;
+    call.count = blocks * call.block;
+    call.stride = stride;
+    const uint64_t bytes = call.count * operation.size;
+    // Launches go to one stream, where the others end before the last; the resident kernel takes a lone one.
+    auto ticket = device::accumulate_async(call, target, result, bytes == n);
+    if (!ticket) return std::move(ticket).error();
+    last = std::move(*ticket);
+    for (uint64_t* operand : {&call.origin, &call.compare, &call.result})
+      if (*operand != 0) *operand += bytes;
+    return {};
+  }));
+  return last;
+}
+
+uint64_t bytes_of(std::span<const GpuRun> runs) {
+  uint64_t bytes = 0;
+  for (const GpuRun& run : runs) bytes += run.length;
+  return bytes;
+}
+
 }  // namespace
 
 std::optional<ElementOperation> ElementOperation::of(ReduceOp op, datatype::Basic basic, bool compare_swap) {
@@ -85,11 +127,9 @@ int mark_staged(Operands& operands, uint32_t size, const device::Memory& target)
 Status accumulate_atomically(const ElementOperation& operation, const device::Memory& target,
                              std::span<const GpuRun> runs, const Operands& operands,
                              const device::PinnedBuffer& pinned) {
-  uint64_t total = 0;
-  for (const GpuRun& run : runs) {
+  const uint64_t total = bytes_of(runs);
+  for (const GpuRun& run : runs)
     WEFT_ASSERT(run.address % operation.size == 0 && run.length % operation.size == 0);
-    total += run.length;
-  }
   for (const Operand* operand : {&operands.origin, &operands.compare, &operands.result})
     WEFT_ASSERT(operand->address == nullptr || operand->staged || operand->memory.known_to_driver());
   const int stages = static_cast<int>(operands.origin.staged) + static_cast<int>(operands.compare.staged) +
@@ -120,36 +160,71 @@ Status accumulate_atomically(const ElementOperation& operation, const device::Me
     };
     WEFT_TRY(fill(operands.origin, origin_stage));
     WEFT_TRY(fill(operands.compare, compare_stage));
-    Accumulate call{};
-    call.origin = address_of(operands.origin, origin_stage);
-    call.compare = address_of(operands.compare, compare_stage);
-    call.result = address_of(operands.result, result_stage);
-    call.reduction = operation.reduction;
-    call.size = operation.size;
-    call.kind = operation.kind;
-    device::Ticket last;
-    WEFT_TRY(for_each_launch(runs, at, n, [&](const GpuRun& run, uint64_t blocks, int64_t stride) -> Status {
-      call.target = run.address;
-      call.block = run.length / operation.size;
-      call.count = blocks * call.block;
-      call.stride = stride;
-      const uint64_t bytes = call.count * operation.size;
-      // Launches go to one stream, where the others end before the last; the resident kernel takes a lone
-      // one.
-      auto ticket = device::accumulate_async(
-          call, target, result_stage != nullptr ? stage_memory : operands.result.memory, bytes == n);
-      if (!ticket) return std::move(ticket).error();
-      last = std::move(*ticket);
-      for (uint64_t* operand : {&call.origin, &call.compare, &call.result})
-        if (*operand != 0) *operand += bytes;
-      return {};
-    }));
-    WEFT_TRY(device::wait(last));
+    auto last =
+        launch_part(operation, target, runs, at, n,
+                    {address_of(operands.origin, origin_stage), address_of(operands.compare, compare_stage),
+                     address_of(operands.result, result_stage)},
+                    result_stage != nullptr ? stage_memory : operands.result.memory);
+    if (!last) return std::move(last).error();
+    WEFT_TRY(device::wait(*last));
     if (result_stage != nullptr)
       WEFT_TRY(copy::execute(copy::plain(operands.result.address + at, operands.result.memory),
                              copy::plain(result_stage, stage_memory), n));
   }
   return {};
+}
+
+GpuUpdate::GpuUpdate(const ElementOperation& operation, const device::Memory& target,
+                     std::vector<GpuRun> runs, std::vector<std::byte> operands, GpuStaging staging)
+    : operation_(operation),
+      target_(target),
+      runs_(std::move(runs)),
+      operands_(std::move(operands)),
+      staging_(std::move(staging)),
+      before_(bytes_of(runs_)),
+      part_(staging_.bytes / 3 / 16 * 16) {
+  const bool compares = operation.kind == AtomicKind::compare_swap;
+  const bool reads = operation.kind != AtomicKind::fetch;
+  WEFT_ASSERT(part_ != 0 && operands_.size() == before_.size() * ((reads ? 1u : 0u) + (compares ? 1u : 0u)));
+}
+
+Status GpuUpdate::start_part() {
+  bytes_ = std::min<uint64_t>(part_, before_.size() - at_);
+  std::byte* next = staging_.data;
+  PartOperands part{};
+  const auto fill = [&](uint64_t& address, const std::byte* from) {
+    if (from != nullptr) std::memcpy(next, from + at_, bytes_);
+    address = reinterpret_cast<uint64_t>(next);
+    next += part_;
+  };
+  if (operation_.kind != AtomicKind::fetch) fill(part.origin, operands_.data());
+  if (operation_.kind == AtomicKind::compare_swap) fill(part.compare, operands_.data() + before_.size());
+  result_ = next;
+  fill(part.result, nullptr);
+  auto ticket = launch_part(operation_, target_, runs_, at_, bytes_, part, staging_.memory);
+  if (!ticket) return std::move(ticket).error();
+  ticket_ = std::move(*ticket);
+  return {};
+}
+
+Result<bool> GpuUpdate::poll() {
+  WEFT_TRY(std::move(failed_));
+  for (;;) {
+    if (ticket_.pending()) {
+      auto done = device::done(ticket_);
+      if (!done) return std::move(done).error();
+      if (!*done) return false;
+    }
+    if (bytes_ != 0) std::memcpy(before_.data() + at_, result_, bytes_);
+    at_ += bytes_;
+    if (at_ == before_.size()) return true;
+    WEFT_TRY(start_part());
+  }
+}
+
+void GpuUpdate::wait() {
+  if (!ticket_.pending()) return;
+  if (Status done = device::wait(ticket_); !done.ok()) failed_ = std::move(done);
 }
 
 }  // namespace weft::rma

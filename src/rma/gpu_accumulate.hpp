@@ -5,6 +5,8 @@
 #pragma once
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "base/result.hpp"
 #include "datatype/reduce.hpp"
@@ -52,5 +54,49 @@ struct Operands {
 [[nodiscard]] Status accumulate_atomically(const ElementOperation& operation, const device::Memory& target,
                                            std::span<const GpuRun> runs, const Operands& operands,
                                            const device::PinnedBuffer& pinned);
+
+/// Pinned memory for the operands and the result of an operation.
+struct GpuStaging {
+  device::PinnedBuffer leased;  ///< contains `data`, unless the window has it
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+  device::Memory memory;  ///< like classify(data)
+
+  explicit GpuStaging(device::PinnedBuffer chunk)
+      : leased(std::move(chunk)),
+        data(reinterpret_cast<std::byte*>(leased.data())),
+        bytes(leased.size()),
+        memory(leased.memory()) {}
+  GpuStaging(std::byte* own, size_t size) : data(own), bytes(size), memory(device::classify(own)) {}
+};
+
+/// An operation of a peer on own GPU memory. poll() does not wait for the GPU, which may be full of kernels.
+class GpuUpdate {
+ public:
+  /// `operands`: the packed origin unless the operation fetches only, then what to compare with.
+  GpuUpdate(const ElementOperation& operation, const device::Memory& target, std::vector<GpuRun> runs,
+            std::vector<std::byte> operands, GpuStaging staging);
+  /// Returns true once the operation is complete. After an error it has ended.
+  [[nodiscard]] Result<bool> poll();
+  /// Waits for the part in flight.
+  void wait();
+  /// The elements before; complete with the operation.
+  [[nodiscard]] std::vector<std::byte> take_before() { return std::move(before_); }
+
+ private:
+  [[nodiscard]] Status start_part();
+
+  const ElementOperation operation_;
+  const device::Memory target_;
+  const std::vector<GpuRun> runs_;
+  const std::vector<std::byte> operands_;
+  const GpuStaging staging_;
+  std::vector<std::byte> before_;
+  uint64_t part_ = 0;                  ///< bytes of elements in one part
+  uint64_t at_ = 0, bytes_ = 0;        ///< first byte, and number of bytes, of the part in flight
+  const std::byte* result_ = nullptr;  ///< of that part, in `staging_`
+  device::Ticket ticket_;
+  Status failed_;  ///< of wait()
+};
 
 }  // namespace weft::rma

@@ -45,7 +45,8 @@ void Messages::on_kernel_put(core::ProcessId source, const KernelPutMessage& mes
     std::byte* address = nullptr;
     const OwnMemory* const own = window->own_memory(message.offset, message.length, address);
     if (own == nullptr ||
-        !copy::execute(copy::plain(address, own->memory), copy::plain(&message + 1), message.length))
+        !copy::execute(copy::plain(address, own->memory), copy::plain(&message + 1), message.length,
+                       device::StreamRole::in))  // accumulate kernels may wait in another stream
       return drop();
   }
   if (message.signal == 0) return;

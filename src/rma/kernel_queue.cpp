@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "base/counters.hpp"
 #include "core/progress_thread.hpp"
 #include "core/remote_memory.hpp"
@@ -25,9 +24,6 @@ counters::Counter requested("window.kernel_requests", counters::Unit::events,
 
 /// Records taken in one poll, so that messages of peers are delivered in between.
 constexpr int kMaxRecordsPerPoll = 64;
-/// Time between two looks at what kernels wait for, and time without a sign of a wait after which it has
-/// ended: a thread gives one every 1024 polls.
-constexpr uint64_t kLookIntervalNs = 10'000'000, kMaxQuietNs = 200'000'000;
 /// Messages that wait for capacity to one peer, before no more records are taken.
 constexpr size_t kMaxBacklog = 64;
 
@@ -78,12 +74,14 @@ Result<std::unique_ptr<KernelQueue>> KernelQueue::create(Window& window, const d
                                           std::to_string(abi::Queue::kPayloadBytes) + " bytes to rank " +
                                           std::to_string(i) + ": raise net.ofi_max_message_bytes");
   }
-  auto pinned = device::allocate_pinned(gpu, kPayloadBytes + kRecordBytes + kReplyBytes + kReadWordBytes);
+  constexpr size_t kQueueBytes = kPayloadBytes + kRecordBytes + kReplyBytes + kReadWordBytes;
+  auto pinned = device::allocate_pinned(gpu, kQueueBytes + kStagingBytes);
   if (!pinned) return std::move(pinned).error();
   made->payload_ = static_cast<std::byte*>(*pinned);
   made->records_ = reinterpret_cast<Record*>(made->payload_ + kPayloadBytes);
   made->replies_ = reinterpret_cast<abi::QueueReply*>(made->payload_ + kPayloadBytes + kRecordBytes);
   made->read_word_ = reinterpret_cast<uint64_t*>(made->payload_ + kPayloadBytes + kRecordBytes + kReplyBytes);
+  made->staging_ = made->payload_ + kQueueBytes;
   device::streams_may_wait(1);  // for this process: other threads must not wait for them under the lock
   window.instance.add(*made);
   return made;
@@ -129,40 +127,6 @@ bool KernelQueue::poll() {
     progressed = true;
   }
   return progressed;
-}
-
-/// Publishes a long wait of a kernel as a wait of this process.
-void KernelQueue::observe_waits() {
-  const uint64_t now = monotonic_ns();
-  if (now < looked_ns_ + kLookIntervalNs) return;
-  looked_ns_ = now;
-  const uint32_t waits = __atomic_load_n(&status_.waits, __ATOMIC_ACQUIRE);
-  if (waits != waits_seen_) {
-    waits_seen_ = waits;
-    waits_ns_ = now;
-    publish_wait(now);
-  } else if (waiting_since_ns_ != 0 && now > waits_ns_ + kMaxQuietNs) {
-    waiting_since_ns_ = 0;
-    if (record_ != nullptr) window_.instance.waits.withdraw(*std::exchange(record_, nullptr));
-  } else if (record_ != nullptr) {
-    publish_wait(now);
-  }
-}
-
-void KernelQueue::publish_wait(uint64_t now) {
-  static const char kCaller[] = "kernel";
-  core::Operands wait{wait_table::What::window_operations, status_.waiting_rank};
-  if (wait.rank < 0)
-    wait = {wait_table::What::window_notification, -1, static_cast<int>(status_.waiting_counter)};
-  if (waiting_since_ns_ == 0 || wait.what != waited_for_.what || wait.rank != waited_for_.rank ||
-      wait.tag != waited_for_.tag) {
-    if (record_ != nullptr) window_.instance.waits.withdraw(*std::exchange(record_, nullptr));
-    waiting_since_ns_ = now;
-    waited_for_ = wait;
-  }
-  if (now < waiting_since_ns_ + wait_table::kPublishNs) return;
-  window_.instance.waits.publish(record_, {reinterpret_cast<uint64_t>(kCaller), window_.comm.get()},
-                                 {nullptr, &waited_for_, window_.comm.get()}, waiting_since_ns_, now);
 }
 
 /// Executes a record. Returns false if its target has no capacity: later.

@@ -37,6 +37,9 @@ class KernelQueue final : private core::Poller {
   void lose(int rank, const Error& why);
   /// The window is revoked: no request begins any more, and requests that wait for messages end.
   void abandon(const Error& why);
+  /// Pinned memory for the one accumulate operation of a peer that kernels execute on the window's memory.
+  static constexpr size_t kStagingBytes = 3 * AccumulateMessage::kMaxBytes;
+  [[nodiscard]] std::byte* staging() const { return staging_; }
   /// Number of requests in flight.
   [[nodiscard]] size_t pending() const { return requests_.live(); }
   /// A rank has received all messages of the queue before the flush `number`.
@@ -103,7 +106,7 @@ class KernelQueue final : private core::Poller {
   Window& window_;
   device::UserStream gpu_;
   device::abi::WindowStatus& status_;
-  // One piece of pinned memory: payload, records, replies, and the word of records read.
+  // One piece of pinned memory: payload, records, replies, the word of records read, and staging memory.
   std::byte* payload_ = nullptr;
   Record* records_ = nullptr;
   device::abi::QueueReply* replies_ = nullptr;
@@ -123,6 +126,7 @@ class KernelQueue final : private core::Poller {
   uint64_t looked_ns_ = 0, waits_ns_ = 0;  ///< last look, last change of `waits`
   uint64_t waiting_since_ns_ = 0;          ///< 0: no kernel waits
   wait_table::Record* record_ = nullptr;   ///< of the published wait
+  std::byte* staging_ = nullptr;
 };
 
 }  // namespace weft::rma

@@ -13,13 +13,9 @@ namespace weft::rma {
 namespace {
 
 using datatype::Basic;
-using datatype::ReduceOp;
 
 counters::Counter stale("window.stale_messages", counters::Unit::events,
                         "Messages about windows that do not exist (any more), or malformed ones");
-
-constexpr size_t kMaxPart = 8192;  // bytes of an accumulate message
-constexpr size_t kReplyBytes = sizeof(ReplyMessage);
 
 template <class T>
 std::vector<std::byte> bytes_of(const T& message, size_t more = 0) {
@@ -29,6 +25,8 @@ std::vector<std::byte> bytes_of(const T& message, size_t more = 0) {
 }
 
 }  // namespace
+
+void Messages::count_stale() { stale.add(); }
 
 Messages& Messages::of(core::Instance& instance) {
   if (instance.window_messages == nullptr) instance.window_messages.reset(new Messages(instance));
@@ -51,13 +49,9 @@ Messages::Messages(core::Instance& instance) : instance_(instance) {
                            [](Messages& self, core::ProcessId source, const KeyMessage& message, size_t) {
                              self.on_key(source, message);
                            });
-  handlers.add<AccumulateMessage>(
-      id(WindowHandler::accumulate), *this,
-      [](Messages& self, core::ProcessId source, const AccumulateMessage& message, size_t size) {
-        const auto* const bytes = reinterpret_cast<const std::byte*>(&message);
-        if (self.deferred_.empty() && self.execute(source, bytes, size)) return;
-        self.deferred_.push_back({source, {bytes, bytes + size}});
-      });
+  handlers.add<AccumulateMessage>(id(WindowHandler::accumulate), *this,
+                                  [](Messages& self, core::ProcessId source, const AccumulateMessage& message,
+                                     size_t size) { self.on_accumulate(source, message, size); });
   handlers.add<ReplyMessage>(id(WindowHandler::reply), *this,
                              [](Messages& self, core::ProcessId source, const ReplyMessage& message,
                                 size_t size) { self.on_reply(source, message, size); });
@@ -74,6 +68,7 @@ Messages::Messages(core::Instance& instance) : instance_(instance) {
 }
 
 void Messages::remove(Window& window) {
+  await_updates(window);
   windows_.erase(window.comm->id);
   slots_.remove(window);
   std::erase(leaving_, &window);
@@ -115,12 +110,7 @@ bool Messages::poll() {
     queue_.pop_front();
     progressed = true;
   }
-  while (!deferred_.empty()) {
-    const Queued& message = deferred_.front();
-    if (!execute(message.to, message.bytes.data(), message.bytes.size())) break;
-    deferred_.pop_front();
-    progressed = true;
-  }
+  if (!updates_.empty()) progressed |= poll_updates();
   if (!locks_.empty())
     progressed |= std::erase_if(locks_, [&](LockRequest& request) { return grant(request); }) != 0;
   return progressed;
@@ -237,7 +227,7 @@ void Messages::send_accumulate(Operation& operation, const Area& area, const Pla
   operation.id = operations_.insert(operation);
   const core::ProcessId to = place.peer->process;
   const auto element = static_cast<uint64_t>(datatype::traits_of(basic).size);
-  const size_t limit = std::min(instance_.sender->max_message(to), kMaxPart);
+  const size_t limit = std::min(instance_.sender->max_message(to), AccumulateMessage::kMaxBytes);
   const uint64_t streams = (in == nullptr ? 0 : 1) + (compare != nullptr ? 1 : 0);
   // An element may need a run for each of its bytes at worst; two are the most of any predefined type.
   const uint64_t per_element = 2 * sizeof(Run) + std::max<uint64_t>(streams, 1) * element;
@@ -272,128 +262,6 @@ void Messages::send_accumulate(Operation& operation, const Area& area, const Pla
     operation.add_part();
     send(to, std::move(message));
   }
-}
-
-namespace {
-
-/// Copies between the runs of own memory and a packed stream. Errc::arg: outside of the window.
-Status copy_runs(Window& window, const Run* runs, uint32_t count, std::byte* stream, uint64_t bytes,
-                 bool write) {
-  uint64_t at = 0;
-  std::vector<device::CopyOp> copies;  // of `memory`
-  device::Memory memory;
-  const auto finish = [&]() -> Status {
-    const device::Memory host;
-    auto ticket = device::copy_batch_async(copies.data(), copies.size(), write ? memory : host,
-                                           write ? host : memory, device::StreamRole::aux);
-    copies.clear();
-    return ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
-  };
-  for (uint32_t i = 0; i < count; ++i) {
-    std::byte* address = nullptr;
-    const OwnMemory* const own = window.own_memory(runs[i].offset, runs[i].length, address);
-    if (own == nullptr || runs[i].length > bytes - at)
-      return error(ErrorClass::range, "an accumulate operation exceeds the window");
-    const device::Memory kind = own->memory.on_device() ? own->memory : device::Memory{};
-    if (!copies.empty() && kind.base != memory.base) WEFT_TRY(finish());
-    memory = kind;
-    copies.push_back({write ? address : stream + at, write ? stream + at : address, runs[i].length});
-    at += runs[i].length;
-  }
-  WEFT_TRY(finish());
-  return at == bytes ? Status()
-                     : error(ErrorClass::range, "an accumulate operation has runs of another size");
-}
-
-/// Executes an accumulate operation on own GPU memory by kernels; `old` gets the values before. False: the
-/// accumulate lock guards the operation. Errc::again: not now.
-Result<bool> execute_on_gpu(Window& window, const std::vector<Run>& runs,
-                            const std::optional<ElementOperation>& operation, const std::byte* in,
-                            std::vector<std::byte>& old) {
-  if (!operation) return false;
-  std::vector<GpuRun> gpu_runs;
-  const OwnMemory* memory = nullptr;
-  uint64_t bytes = 0;
-  for (const Run& run : runs) {
-    std::byte* address = nullptr;
-    const OwnMemory* const found = window.own_memory(run.offset, run.length, address);
-    if (found == nullptr || !device::can_accumulate(found->memory)) return false;
-    memory = found;
-    if (reinterpret_cast<uintptr_t>(address) % operation->size != 0) return false;
-    gpu_runs.push_back({reinterpret_cast<uint64_t>(address), run.length});
-    bytes += run.length;
-  }
-  if (memory == nullptr || bytes != old.size()) return false;
-  auto pinned = device::lease_pinned(memory->memory);
-  if (!pinned) return std::move(pinned).error();
-  auto* const origin = const_cast<std::byte*>(in);  // only read
-  Operands operands{{origin, {}}, {}, {old.data(), {}}};
-  if (operation->kind == AtomicKind::fetch) operands.origin = {};
-  if (operation->kind == AtomicKind::compare_swap) operands.compare = {origin + bytes, {}};
-  (void)mark_staged(operands, operation->size, memory->memory);
-  WEFT_TRY(accumulate_atomically(*operation, memory->memory, gpu_runs, operands, *pinned));
-  return true;
-}
-
-}  // namespace
-
-bool Messages::execute(core::ProcessId source, const std::byte* bytes, size_t size) {
-  AccumulateMessage message;
-  std::memcpy(&message, bytes, sizeof message);
-  int rank = -1;
-  Window* const window = find(message.window, source, rank);
-  ReplyMessage reply{WindowHandler::reply, ReplyMessage::no_window, {}, 0,
-                     message.operation,    message.position};
-  if (window == nullptr) {
-    send(source, reply);
-    return true;
-  }
-  const bool swap = message.op == AccumulateMessage::kCompareSwap;
-  const auto op = swap ? ReduceOp::replace : static_cast<ReduceOp>(message.op);
-  const auto basic = static_cast<Basic>(message.basic);
-  const uint64_t streams = swap ? 2 : op == ReduceOp::no_op ? 0 : 1;
-  const uint64_t rest = size - sizeof message;
-  const bool known = (swap || message.op < datatype::kReduceOpCount) &&
-                     message.basic < datatype::kBasicCount && datatype::reduce_function(op, basic) != nullptr;
-  if (!known || message.bytes > kMaxPart || message.runs > kMaxPart / sizeof(Run) ||
-      message.bytes % static_cast<uint64_t>(datatype::traits_of(basic).size) != 0 ||
-      rest < message.runs * sizeof(Run) + streams * message.bytes) {
-    stale.add();
-    return true;
-  }
-  std::vector<Run> runs(message.runs);
-  std::memcpy(runs.data(), bytes + sizeof message, runs.size() * sizeof(Run));
-  const std::byte* const in = bytes + sizeof message + runs.size() * sizeof(Run);
-  std::vector<std::byte> stream(message.bytes), answer;
-  const auto on_gpu = execute_on_gpu(*window, runs, ElementOperation::of(op, basic, swap), in, stream);
-  if (!on_gpu && on_gpu.error().code() == Errc::again) return false;
-  if (on_gpu && !*on_gpu && !window->control->try_accumulate(window->comm->rank())) return false;
-  Status done = on_gpu ? Status() : Status(on_gpu.error().copy());
-  if (on_gpu && *on_gpu && message.fetch != 0) answer = stream;
-  const bool locked = on_gpu && !*on_gpu;
-  if (locked) done = copy_runs(*window, runs.data(), message.runs, stream.data(), message.bytes, false);
-  if (locked && done.ok()) {
-    if (message.fetch != 0) answer = stream;
-    const bool equal = !swap || std::memcmp(stream.data(), in + message.bytes, message.bytes) == 0;
-    if (op == ReduceOp::replace)
-      std::memcpy(stream.data(), in, message.bytes);
-    else if (op != ReduceOp::no_op)
-      combine(op, basic, in, stream.data(),
-              message.bytes / static_cast<uint64_t>(datatype::traits_of(basic).size));
-    if (op != ReduceOp::no_op && equal)
-      done = copy_runs(*window, runs.data(), message.runs, stream.data(), message.bytes, true);
-  }
-  if (locked) window->control->end_accumulate();
-  reply.outcome = done.ok() ? ReplyMessage::done
-                  : done.error().mpi_code() == static_cast<int>(ErrorClass::range)
-                      ? ReplyMessage::out_of_range
-                      : ReplyMessage::failed;
-  if (!done.ok()) answer.clear();
-  reply.length = static_cast<uint32_t>(answer.size());
-  std::vector<std::byte> out = bytes_of(reply, answer.size());
-  if (!answer.empty()) std::memcpy(out.data() + kReplyBytes, answer.data(), answer.size());
-  send(source, std::move(out));
-  return true;
 }
 
 void Messages::on_reply(core::ProcessId source, const ReplyMessage& message, size_t size) {
@@ -436,7 +304,11 @@ void Messages::abandon(const Window& window, const Error& why) {
 
 void Messages::lost(core::ProcessId process, const Error& why) {
   fail([&](const Operation& operation) { return operation.peer.process == process; }, why);
-  std::erase_if(deferred_, [&](const Queued& message) { return message.to == process; });
+  for (auto& [id, updates] : updates_)
+    std::erase_if(updates.waiting, [&](const Queued& message) {
+      if (message.to == process) updates.waiting_bytes -= message.bytes.size();
+      return message.to == process;
+    });
   for (const auto& [id, window] : windows_) window->lose(process);
 }
 

@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "core/instance.hpp"
+#include "rma/gpu_accumulate.hpp"
 #include "rma/window.hpp"
 #include "transport/am/handlers.hpp"
 #include "transport/rma/id_table.hpp"
@@ -65,6 +67,7 @@ struct KeyMessage {
 /// elements, and, for compare-and-swap, the packed elements to compare with.
 struct AccumulateMessage {
   static constexpr uint8_t kCompareSwap = 255;
+  static constexpr size_t kMaxBytes = 8192;  ///< of the message
   WindowHandler handler;
   uint8_t op;     ///< datatype::ReduceOp or kCompareSwap
   uint8_t basic;  ///< datatype::Basic
@@ -160,6 +163,8 @@ class Messages final : public core::RetainedState, private core::Poller {
   void remove(Window& window);
   /// Peers reach `window` by messages: the progress thread, if any, keeps polling.
   void serve(Window& window);
+  /// Waits until no kernel executes an operation of a peer on the window's memory.
+  void await_updates(const Window& window);
   /// Ends the accumulate operations of a window that wait for replies.
   void abandon(const Window& window, const Error& why);
   /// The holder of a lock of `target` that was requested by message and not granted, as far as it is known.
@@ -179,11 +184,23 @@ class Messages final : public core::RetainedState, private core::Poller {
   explicit Messages(core::Instance& instance);
   bool poll() override;
   [[nodiscard]] bool idle() const override {
-    return served_ == 0 && queue_.empty() && deferred_.empty() && locks_.empty() && leaving_.empty();
+    return served_ == 0 && queue_.empty() && updates_.empty() && locks_.empty() && leaving_.empty();
   }
   struct Queued {
     core::ProcessId to;
     std::vector<std::byte> bytes;
+  };
+  /// An accumulate operation of a peer that kernels execute.
+  struct Update {
+    core::ProcessId source;
+    AccumulateMessage message;
+    std::unique_ptr<GpuUpdate> on_gpu;
+  };
+  /// Accumulate operations of peers on one window, in order.
+  struct Updates {
+    std::unique_ptr<Update> running;
+    std::deque<Queued> waiting;  ///< for `running`, the accumulate lock or staging memory
+    size_t waiting_bytes = 0;
   };
   struct LockRequest {
     core::ContextId window;
@@ -195,6 +212,7 @@ class Messages final : public core::RetainedState, private core::Poller {
   template <class T>
   void send(core::ProcessId to, const T& message);
   [[nodiscard]] bool send_now(const Queued& message);
+  static void count_stale();
   [[nodiscard]] Window* find(core::ContextId window, core::ProcessId source, int& rank) const;
   [[nodiscard]] bool grant(LockRequest& request);
   void report_holder(LockRequest& request, Control& control, int ranks);
@@ -202,8 +220,19 @@ class Messages final : public core::RetainedState, private core::Poller {
   void on_sync(core::ProcessId source, const SyncMessage& message);
   void on_query(core::ProcessId source, const QueryMessage& message);
   void on_key(core::ProcessId source, const KeyMessage& message);
-  /// Returns false if another process holds the accumulate lock.
-  [[nodiscard]] bool execute(core::ProcessId source, const std::byte* message, size_t size);
+  // accumulate_messages.cpp
+  void on_accumulate(core::ProcessId source, const AccumulateMessage& message, size_t size);
+  /// Executes the operation, or starts it as `running`. Returns false if another process holds the accumulate
+  /// lock, or there is no staging memory: later.
+  [[nodiscard]] bool execute(core::ProcessId source, const std::byte* message, size_t size,
+                             std::unique_ptr<Update>& running);
+  void answer(core::ProcessId to, const AccumulateMessage& message, const Status& done,
+              std::vector<std::byte> before);
+  [[nodiscard]] bool finished(Update& update);
+  [[nodiscard]] bool advance(Updates& updates);
+  bool poll_updates();
+  /// Whether kernels execute an operation of a peer on the window's memory.
+  [[nodiscard]] bool updating(core::ContextId window) const;
   void on_reply(core::ProcessId source, const ReplyMessage& message, size_t size);
   // kernel_messages.cpp
   void add_kernel_handlers();
@@ -218,8 +247,8 @@ class Messages final : public core::RetainedState, private core::Poller {
   std::unordered_map<core::ContextId, Window*> windows_;
   OperationSlots slots_;
   transport::rma::IdTable<Operation> operations_;
-  std::deque<Queued> queue_;     // messages without capacity in the transport
-  std::deque<Queued> deferred_;  // accumulate messages of peers, until the accumulate lock is free
+  std::deque<Queued> queue_;                              // messages without capacity in the transport
+  std::unordered_map<core::ContextId, Updates> updates_;  // by window; none is empty
   std::vector<LockRequest> locks_;
   struct HeldLock {
     core::ContextId window;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The path by active messages. Puts and the results of gets are sent in fragments, which arrive in order; the
-// target answers the last fragment of a put. All numbers of a message are checked before their use.
+// target answers the last fragment of a put. All numbers of a message are checked before their use. Copies do
+// not use the stream of kernels (StreamRole::local), which may wait for a place on a full GPU.
 #include "transport/rma/message.hpp"
 
 #include <algorithm>
@@ -86,7 +87,8 @@ bool Rma::send_put(Operation& operation) {
     if (operation.moved + bytes == total) message.flags = PutMessage::kLast;
     const Status copied =
         copy::execute(copy::plain(slot + sizeof message),
-                      copy::plain(operation.local.address + operation.moved, operation.local.memory), bytes);
+                      copy::plain(operation.local.address + operation.moved, operation.local.memory), bytes,
+                      device::StreamRole::out);
     if (!copied) {  // an empty fragment changes nothing
       message.flags = 0, message.length = 0;
       sender.commit(target.peer_, sizeof message);
@@ -117,7 +119,8 @@ bool Rma::serve(Serving& serving) {
         Message::data, {}, static_cast<uint32_t>(bytes), request.operation, serving.sent};
     const Status copied =
         copy::execute(copy::plain(slot + sizeof message),
-                      copy::plain(region->address + request.offset + serving.sent, region->memory), bytes);
+                      copy::plain(region->address + request.offset + serving.sent, region->memory), bytes,
+                      device::StreamRole::out);
     if (!copied) message.length = 0;
     sender.commit(serving.peer, sizeof message + (copied ? bytes : 0));
     if (!copied) {
@@ -149,7 +152,7 @@ void Rma::on_put(Peer source, const PutMessage& message, size_t size) {
   if (!region->contains(message.offset, message.length))
     return reply(source, message.operation, ReplyMessage::out_of_range);
   const Status copied = copy::execute(copy::plain(region->address + message.offset, region->memory),
-                                      copy::plain(&message + 1), message.length);
+                                      copy::plain(&message + 1), message.length, device::StreamRole::in);
   if (!copied) return reply(source, message.operation, ReplyMessage::copy_failed);
   if ((message.flags & PutMessage::kLast) != 0) reply(source, message.operation, ReplyMessage::done);
 }
@@ -186,7 +189,7 @@ void Rma::on_data(Peer source, const DataMessage& message, size_t size) {
     return malformed.add();
   Status copied =
       copy::execute(copy::plain(operation->local.address + message.position, operation->local.memory),
-                    copy::plain(&message + 1), message.length);
+                    copy::plain(&message + 1), message.length, device::StreamRole::in);
   operation->moved += message.length;
   if (!copied || message.length == missing) finish(*operation, std::move(copied));
 }
@@ -211,9 +214,9 @@ Result<uint64_t> Rma::execute_at(const Registration& registration, uint64_t offs
   uint64_t before = 0;
   const size_t bytes = size_of(atomic.type);
   const copy::View there = copy::plain(address, registration.memory);
-  WEFT_TRY(copy::execute(copy::plain(&before), there, bytes));
+  WEFT_TRY(copy::execute(copy::plain(&before), there, bytes, device::StreamRole::out));
   const uint64_t after = apply(atomic, before);
-  if (after != before) WEFT_TRY(copy::execute(there, copy::plain(&after), bytes));
+  if (after != before) WEFT_TRY(copy::execute(there, copy::plain(&after), bytes, device::StreamRole::in));
   return before;
 }
 
