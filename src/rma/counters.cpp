@@ -100,7 +100,11 @@ Status Counters::allocate() {
   const device::Memory near = window_.gpu_memory();
   if (near.on_device()) WEFT_TRY(allocate_on_gpu(near));
   // Processes of other hosts have no access to counters in GPU memory.
-  return near.on_device() && !spans_ ? Status() : allocate_on_host();
+  if (near.on_device() && !spans_) return {};
+  WEFT_TRY(allocate_on_host());
+  remote_writes_ = device::order_of_remote_writes(memory_);
+  if (remote_writes_ == device::RemoteWrites::flushed) window_.rma().announces(host_region_, memory_);
+  return {};
 }
 
 Status Counters::make_keys(std::vector<Record>& out) {
@@ -200,6 +204,8 @@ Status Counters::notify(int rank, uint32_t notification) {
 
 bool Counters::arrive(uint32_t word) {
   if (host_ == nullptr || word >= peers_.size() + notifications_) return false;
+  if (remote_writes_ == device::RemoteWrites::flushed && !device::flush_remote_writes(memory_).ok())
+    return false;
   __atomic_fetch_add(reinterpret_cast<uint64_t*>(host_) + word, 1, __ATOMIC_RELEASE);
   return true;
 }
@@ -315,6 +321,11 @@ Status Counters::make_table() {
     return Error(Errc::unsupported,
                  "the window memory of this process is not on a GPU and its communicator has no GPU stream: "
                  "kernels cannot access it");
+  if (spans_ && remote_writes_ == device::RemoteWrites::unordered)
+    return Error(Errc::unsupported,
+                 "GPU " + std::to_string(gpu_.device) +
+                     " neither orders nor flushes the writes of network adapters: its kernels may see a "
+                     "notification without the data");
   WEFT_TRY(device::adopt_for_windows(gpu_));
   auto status = device::allocate_pinned(gpu_, sizeof *status_);
   if (!status) return std::move(status).error();

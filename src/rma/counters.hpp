@@ -12,6 +12,7 @@
 #include "base/result.hpp"
 #include "device/memory.hpp"
 #include "device/pinned.hpp"
+#include "device/remote_writes.hpp"
 #include "device/stream.hpp"
 #include "transport/rma/rma.hpp"
 
@@ -54,8 +55,8 @@ class Counters {
   /// Subtracts `value` from an own counter if it is that large.
   [[nodiscard]] Result<bool> try_take(uint32_t notification, uint64_t value);
 
-  /// A kernel of another host adds 1 to the word of a counter, or of a barrier. Returns false if there is no
-  /// such word.
+  /// A kernel of another host adds 1 to the word of a counter, or of a barrier. Kernels here see data that
+  /// adapters have written before. Returns false if there is no such word.
   [[nodiscard]] bool arrive(uint32_t word);
   /// Whether a put or signal of the kernels of `rank` could not be executed here; flushes say so.
   [[nodiscard]] bool& failed_put(int rank) { return peers_[static_cast<size_t>(rank)].failed_put; }
@@ -114,6 +115,7 @@ class Counters {
   device::Memory table_;
   device::abi::WindowStatus* status_ = nullptr;
   std::unique_ptr<KernelQueue> queue_;
+  device::RemoteWrites remote_writes_ = device::RemoteWrites::ordered;  ///< into the window memory
 };
 
 }  // namespace weft::rma

@@ -9,6 +9,7 @@
 #include "base/counters.hpp"
 #include "core/progress_thread.hpp"
 #include "core/remote_memory.hpp"
+#include "device/remote_writes.hpp"
 #include "device/stream_words.hpp"
 #include "rma/window.hpp"
 
@@ -195,6 +196,8 @@ void KernelQueue::finish(Request& request, Status outcome) {
     signal.bytes = 0;
     send_put(request.rank, signal, nullptr);
   }
+  if (outcome.ok() && request.flushes)
+    outcome = device::flush_remote_writes(device::classify(reinterpret_cast<void*>(record.address)));
   const device::Error error = error_of(outcome);
   Request* const group = request.group;
   const uint64_t value = request.value;
@@ -248,6 +251,7 @@ void KernelQueue::get(const Record& record) {
   if (record.address != 0) {
     to.address = reinterpret_cast<std::byte*>(record.address);
     to.memory = device::classify(to.address);
+    request->flushes = device::order_of_remote_writes(to.memory) == device::RemoteWrites::flushed;
   }
   count_move(false, record.bytes);
   issued(*request, window_.rma().get(*from.memory, from.offset + record.offset, to, request));

@@ -55,6 +55,7 @@ class KernelQueue final : private core::Poller {
     uint64_t number;                 ///< in the order of creation
     uint64_t value = 0;              ///< result of a get into the reply, or of an atomic operation
     Operation* operation = nullptr;  ///< atomic operation
+    bool flushes = false;            ///< device::flush_remote_writes() before the answer
     uint64_t flush = 0;              ///< number of the flush message that is to be answered
     uint64_t confirms = 0;           ///< Lane::sent at that message
     Request* group = nullptr;        ///< a flush of all hosts, of which this one is a part

@@ -56,6 +56,7 @@ bool load(Cuda& cuda) {
   find(library, "emucuda_ll128_collectives", cuda.ll128_collectives);
   find(library, "emucuda_kernels", cuda.kernels);
   find(library, "emucuda_images", cuda.images);
+  find(library, "emucuda_remote_write", cuda.remote_write);
   return complete;
 }
 

@@ -109,6 +109,7 @@ struct Cuda {
   unsigned long (*ll128_collectives)() = nullptr;
   void (*kernels)(unsigned) = nullptr;
   unsigned long (*images)(unsigned long*) = nullptr;
+  int (*remote_write)(unsigned long, const void*, unsigned long) = nullptr;
 
   bool loaded = false;  // loaded and initialised, with at least one device
   int devices = 0;

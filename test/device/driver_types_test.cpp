@@ -36,6 +36,13 @@ static_assert(kDeviceMaxPitch == CU_DEVICE_ATTRIBUTE_MAX_PITCH &&
               kDevicePciBus == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
 static_assert(kDevicePciDevice == CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
 static_assert(kDeviceMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+static_assert(kDeviceGpuDirect == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED &&
+              kDeviceRemoteWriteFlush == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS &&
+              kDeviceRemoteWriteOrder == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
+static_assert(int{kRemoteWritesForOwner} == CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER &&
+              int{kRemoteWritesForOwner} == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER &&
+              int{kFlushByHost} == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST &&
+              int{kFlushCurrentContext} == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX);
 static_assert(kDeviceComputeMode == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
 static_assert(kComputeModeDefault == CU_COMPUTEMODE_DEFAULT &&
               kComputeModeProhibited == CU_COMPUTEMODE_PROHIBITED &&

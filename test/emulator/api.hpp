@@ -140,6 +140,7 @@ struct CopyAttributes {  ///< CUmemcpyAttributes
   F(cuMemExportToShareableHandle, cuMemExportToShareableHandle,                                           \
     (void*, MemoryHandle, int, unsigned long long))                                                       \
   F(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, (MemoryHandle*, void*, int))          \
+  F(cuFlushGPUDirectRDMAWrites, cuFlushGPUDirectRDMAWrites, (int, int))                                   \
   F(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (int*))
 
 #define EMUCUDA_DECLARE(name, symbol, parameters) \

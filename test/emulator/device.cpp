@@ -248,6 +248,9 @@ Code cuDeviceGetAttribute(int* value, int attribute, Ordinal ordinal) {
       {83, 1},  // managed memory
       {89, 1},
       {115, 1},
+      {kDeviceGpuDirect, 1},
+      {kDeviceRemoteWriteFlush, remote_write_flush()},
+      {kDeviceRemoteWriteOrder, remote_write_order()},
       {125, 1},  // concurrent managed, pools, IPC
       {kDeviceStreamMemoryOperations, 1}};
   const auto at = values.find(attribute);

@@ -45,6 +45,10 @@ unsigned long emucuda_images(unsigned long* ptx);
 void* emucuda_alias(unsigned long address, unsigned long size, unsigned long* buffer_id);
 /// Host alias of memory that kernels can access, also of other processes' memory; null: no such memory.
 void* emucuda_translate(unsigned long address, unsigned long size);
+/// A network adapter writes device memory (GPUDirect RDMA). If the device does not order such writes
+/// (EMUCUDA_RDMA_ORDER), kernels do not see the data before cuFlushGPUDirectRDMAWrites. Returns 0 without
+/// such memory.
+int emucuda_remote_write(unsigned long address, const void* data, unsigned long size);
 /// Number and bytes of live allocations and mappings in this process.
 unsigned long emucuda_live(void);
 unsigned long emucuda_live_bytes(void);

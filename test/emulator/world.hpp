@@ -175,6 +175,11 @@ struct World {
   unsigned next_channel = 0;
   uint64_t submissions = 0;
   unsigned long block_collectives = 0;  // launches, of blocks of any layout
+  struct RemoteWrite {
+    uintptr_t address;
+    std::string data;
+  };
+  std::vector<RemoteWrite> remote_writes;  // of an adapter, which no kernel sees yet
 };
 
 [[nodiscard]] World& world();
@@ -214,6 +219,9 @@ void unmap_alias(uintptr_t address, size_t size);
 [[nodiscard]] int local_ordinal(int physical);
 /// Whether devices reach each other's memory: not without peer access, nor between MIG instances.
 [[nodiscard]] bool peer_access();
+/// Values of CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING and _FLUSH_WRITES_OPTIONS.
+[[nodiscard]] int remote_write_order();
+[[nodiscard]] int remote_write_flush();
 /// Whether the cgroup of this process contains a physical device.
 [[nodiscard]] bool in_cgroup(int physical);
 /// The device whose address space holds memory of another process.

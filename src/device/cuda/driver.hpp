@@ -94,6 +94,7 @@ namespace weft::device::cuda {
     (UserObject*, void*, void (*)(void*), unsigned, unsigned))                                              \
   F(user_object_release, cuUserObjectRelease, 11030, (UserObject, unsigned))                                \
   F(graph_retain_user_object, cuGraphRetainUserObject, 11030, (Graph, UserObject, unsigned, unsigned))      \
+  F(flush_remote_writes, cuFlushGPUDirectRDMAWrites, 11030, (int, int))                                     \
   F(mem_address_reserve, cuMemAddressReserve, 11030,                                                        \
     (Address*, size_t, size_t, Address, unsigned long long))                                                \
   F(mem_address_free, cuMemAddressFree, 11030, (Address, size_t))                                           \

@@ -40,8 +40,13 @@ inline constexpr unsigned kMemoryHost = 1, kMemoryDevice = 2, kMemoryUnified = 4
 /// CUdevice_attribute
 inline constexpr int kDeviceMaxPitch = 11, kDeviceMultiprocessors = 16, kDeviceComputeMode = 20,
                      kDevicePciBus = 33, kDevicePciDevice = 34, kDevicePciDomain = 50,
-                     kDeviceCapabilityMajor = 75, kDeviceCapabilityMinor = 76,
+                     kDeviceCapabilityMajor = 75, kDeviceCapabilityMinor = 76, kDeviceGpuDirect = 116,
+                     kDeviceRemoteWriteFlush = 117, kDeviceRemoteWriteOrder = 118,
                      kDeviceStreamMemoryOperations = 122, kDeviceMpsEnabled = 133;
+/// CUGPUDirectRDMAWritesOrdering, CUflushGPUDirectRDMAWritesScope: kernels of the GPU that has the memory
+inline constexpr int kRemoteWritesForOwner = 100;
+inline constexpr int kFlushByHost = 1;          ///< CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST
+inline constexpr int kFlushCurrentContext = 0;  ///< CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX
 
 /// CUcomputemode
 inline constexpr int kComputeModeDefault = 0, kComputeModeProhibited = 2, kComputeModeExclusiveProcess = 3;

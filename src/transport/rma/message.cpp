@@ -10,6 +10,7 @@
 
 #include "base/counters.hpp"
 #include "base/trace.hpp"
+#include "device/remote_writes.hpp"
 #include "transport/rma/rma.hpp"
 
 namespace weft::transport::rma {
@@ -175,6 +176,8 @@ void Rma::on_atomic(Peer source, const AtomicMessage& message) {
   if (!region->contains(message.offset, bytes) ||
       (reinterpret_cast<uint64_t>(region->address) + message.offset) % bytes != 0)
     return reply(source, message.operation, ReplyMessage::out_of_range);
+  if (region->announced.on_device() && !device::flush_remote_writes(region->announced).ok())
+    return reply(source, message.operation, ReplyMessage::copy_failed);
   auto before = execute_at(*region, message.offset, atomic);
   if (!before) return reply(source, message.operation, ReplyMessage::copy_failed);
   reply(source, message.operation, ReplyMessage::done, *before);

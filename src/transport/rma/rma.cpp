@@ -82,10 +82,16 @@ const Segment* Rma::segment_of(const std::byte* address, size_t length) const {
 Result<Id> Rma::register_memory(std::byte* address, size_t length, const device::Memory& memory) {
   if (memory.on_device() && !memory.covers(address, length))
     return Error(Errc::buffer, "the device memory to be registered spans several allocations: register each");
-  auto registration = std::make_unique<Registration>(Registration{kNoId, address, length, memory, {}});
+  auto registration = std::make_unique<Registration>(Registration{kNoId, address, length, memory, {}, {}});
   registration->id = registrations_.insert(*registration);
   registered.add();
   return registration.release()->id;
+}
+
+void Rma::announces(Id region, const device::Memory& data) {
+  Registration* const found = registrations_.find(region);
+  WEFT_ASSERT(found != nullptr);  // R4
+  found->announced = data;
 }
 
 void Rma::deregister(Id region) {

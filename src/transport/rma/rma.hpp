@@ -111,6 +111,9 @@ class Rma {
   void free_piece(std::byte* memory, bool detached);
   /// Lets the processes that get a key access [address, address + length).
   [[nodiscard]] Result<Id> register_memory(std::byte* address, size_t length, const device::Memory& memory);
+  /// Atomic operations of peers on the region announce data in `data`, memory of a GPU that needs
+  /// device::flush_remote_writes(): kernels see data of network adapters there before they see the operation.
+  void announces(Id region, const device::Memory& data);
   /// Returns the key by which `peer` attaches the memory.
   [[nodiscard]] Result<Key> key(Id region, Peer peer);
   /// Ends all access. Peers have flushed and detached, or are lost; later messages are dropped and counted.
@@ -195,6 +198,7 @@ class Rma {
     size_t length;
     device::Memory memory;
     std::vector<std::pair<Network*, uint64_t>> networks;  // registrations
+    device::Memory announced{};                           // by atomic operations; host memory: none
     [[nodiscard]] bool contains(uint64_t offset, uint64_t bytes) const {
       return offset <= length && bytes <= length - offset;
     }
