@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The last rank is killed while kernels of ranks on other hosts wait for it, each in another function: all
-// waits end, and the status names the rank. On the emulated driver; started with --continue-on-failure by
-// kernel_hosts_kill.py. usage: kernel_hosts_kill MICROSECONDS
+// The last rank is killed while kernels of ranks on other hosts wait for it, each in another function, and
+// execute its atomic operations: all waits end, and the status names the rank. On the emulated driver;
+// started with --continue-on-failure by kernel_hosts_kill.py. usage: kernel_hosts_kill MICROSECONDS
 #include <signal.h>
 #include <unistd.h>
 
@@ -21,6 +21,7 @@ using weft::test::EmulatedHandle;
 using KernelWindow = weft::device::Window;
 
 constexpr size_t kBytes = 256 << 10;
+constexpr int kWaits = 5;
 
 /// Ends with the first error.
 Error wait(KernelWindow window, int thread) {
@@ -37,6 +38,11 @@ Error wait(KernelWindow window, int thread) {
       case 2:
         error = dead.put_notify(Thread(), 0, data.data(), 4096, 1);
         if (error == Error::none) error = dead.flush(Thread());
+        break;
+      case 3:
+        (void)dead.atomic_add<int64_t>(kBytes - sizeof(int64_t), 1);
+        if (weft::device::detail::load_volatile(&window.status().error) != 0)
+          error = Error::failed;  // the operation returns no error
         break;
       default:
         error = dead.put(Thread(), 0, data.data(), kBytes / 2);
@@ -60,16 +66,21 @@ int main(int argc, char** argv) {
   expect_class(MPIX_Win_device_handle(win, &handle), MPI_SUCCESS, "device_handle");
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == ranks - 1) {
+    const EmulatedHandle emulated(handle);
+    std::thread([handle = emulated] {
+      for (const auto target = KernelWindow(handle.get()).target(0);;)
+        (void)target.atomic_add<int64_t>(kBytes - sizeof(int64_t), 1);
+    }).detach();
     usleep(static_cast<useconds_t>(argc > 1 ? std::atoi(argv[1]) : 100'000));
     kill(getpid(), SIGKILL);
   }
   const EmulatedHandle emulated(handle);
-  Error errors[4];
+  Error errors[kWaits];
   std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < kWaits; ++i)
     threads.emplace_back([&, i] { errors[i] = wait(KernelWindow(emulated.get()), i); });
   for (std::thread& thread : threads) thread.join();
-  for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < kWaits; ++i)
     expect(errors[i] == Error::failed,
            "wait " + std::to_string(i) + ": " + std::to_string(static_cast<int>(errors[i])));
   int code = 0, of = 0, notification = -1;
