@@ -143,7 +143,7 @@ TEST(InstanceLock, CountsThreadsThatSleep) {
 }
 
 TEST(InstanceLock, ExcludesOtherThreadsAndLosesNoWakeUp) {
-  constexpr int kThreads = 4, kTurns = 20000;
+  constexpr int kThreads = 4, kTurns = 2000;
   InstanceLock lock;
   uint64_t turns = 0, copy = 0;  // under the lock
   std::vector<std::thread> threads;

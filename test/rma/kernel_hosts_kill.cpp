@@ -64,6 +64,8 @@ int main(int argc, char** argv) {
   void* handle = nullptr;
   expect_class(MPIX_Win_create_notify(win, 2), MPI_SUCCESS, "create_notify");
   expect_class(MPIX_Win_device_handle(win, &handle), MPI_SUCCESS, "device_handle");
+  int dying = static_cast<int>(getpid());
+  MPI_Bcast(&dying, 1, MPI_INT, ranks - 1, MPI_COMM_WORLD);
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == ranks - 1) {
     const EmulatedHandle emulated(handle);
@@ -89,6 +91,6 @@ int main(int argc, char** argv) {
   expect(of == ranks - 1, "rank " + std::to_string(of));
   if (failures == 0) std::printf("rank %d: the waits ended\n", rank);
   std::fflush(stdout);
-  usleep(300'000);               // the others name the first process that has ended
-  _exit(failures == 0 ? 0 : 1);  // a job with a dead process cannot be finalised
+  while (kill(dying, 0) == 0) usleep(1000);  // mpiexec shall see its end first
+  _exit(failures == 0 ? 0 : 1);              // a job with a dead process cannot be finalised
 }
