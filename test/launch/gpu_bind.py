@@ -2,19 +2,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs that take device 0, LOCAL_RANK modulo the number of devices, or LOCAL_RANK, on four emulated GPUs under
 # --gpu-bind: each rank uses the right GPU, or the job ends or begins with a clear line.
-import glob
 import json
 import os
-import re
 import subprocess
 import sys
 import time
 import unittest
 
+from gpu_lines import has_gpus, used_by_rank
 from support import PEER as PROGRAM
 from support import run, start, time_limit
 
-VENDORS = [open(name, encoding="ascii").read().strip() for name in glob.glob("/sys/bus/pci/devices/*/vendor")]
+
+def number(used):
+    """The number of an emulated GPU, the last character of its UUID; -1: none."""
+    return int(bytes.fromhex(used.uuid[-2:])) if used else -1
 
 
 class GpuBind(unittest.TestCase):
@@ -29,8 +31,7 @@ class GpuBind(unittest.TestCase):
 
     def start(self, arguments, visible, variables):
         code, output, errors = run(*arguments, variables=self.variables(visible, **variables))
-        lines = sorted(output.splitlines(), key=lambda line: int(re.match(r"rank (\d+)", line)[1]))
-        return code, [int(line.split("GPU ")[1]) for line in lines], errors
+        return code, [number(used) for used in used_by_rank(output)], errors
 
     def expect(self, job, gpus):
         code, used, errors = job
@@ -120,7 +121,7 @@ class GpuBind(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if "0x10de" in VENDORS:
+    if has_gpus():
         print("skipped: the numbers of this machine's GPUs are not those of the emulated ones")
         sys.exit(77)
     unittest.main(verbosity=2)
