@@ -181,7 +181,7 @@ def rows_of(sample, before):
                 percent(rank["inside"]),
                 percent(rank["waiting"]),
                 causes(rank["waits_for"]),
-                ", ".join(stream(one) for one in rank.get("streams", [])),
+                ", ".join(samples.stream_text(one) for one in rank.get("streams", [])),
                 percent(rank["delaying"]) if rank["delaying"] else "",
                 rates(rank["counters"], last.get(rank["rank"]), sample["seconds"]),
                 str(rank["counters"].get("p2p.unexpected_messages", 0)),
@@ -201,12 +201,6 @@ def causes(waits):
     longest = sorted(waits.items(), key=lambda wait: -wait[1])
     named = [("rank " if cause.isdecimal() else "") + cause for cause, share in longest if share >= 0.005]
     return ", ".join(named[:3]) + (", ..." if len(named) > 3 else "")
-
-
-def stream(waiting):
-    """Returns the call for which a GPU stream waits, and its peer."""
-    peer = "" if waiting["peer"] is None else f" with rank {waiting['peer']}"
-    return f"{waiting['stream']}: {waiting['call']}{peer}"
 
 
 def rates(now, before, seconds):

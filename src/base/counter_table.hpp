@@ -29,7 +29,7 @@ inline constexpr size_t kJobBytes = 96, kHostBytes = 72, kLauncherBytes = 24;
 struct Directory {
   alignas(64) std::atomic<uint64_t> magic;
   uint32_t count, values_offset, names_offset;
-  std::atomic<uint64_t> queues;      ///< address of a queued_table::Queue in the process; 0: none
+  std::atomic<uint64_t> queues;      ///< address of a queued_table::Head in the process; 0: none
   std::atomic<uint32_t> identified;  ///< 1: the texts are valid; stored last
   char job[kJobBytes];            ///< launch::Job::id: equal for the ranks of an MPI_COMM_WORLD on all hosts
   char host[kHostBytes];          ///< host name; of a fake host with its number, "node#1"

@@ -115,8 +115,23 @@ void set_identity(const std::string& job, const std::string& host, const std::st
   to->identified.store(1, std::memory_order_release);
 }
 
-std::atomic<uint64_t>* queues() {
-  return counters::directory() != nullptr ? &counters::directory()->queues : nullptr;
+void add_queue(queued_table::Head& queue) {
+  if (counters::directory() == nullptr) return;
+  std::atomic<uint64_t>& first = counters::directory()->queues;
+  queue.next = first.load(std::memory_order_relaxed);
+  first.store(reinterpret_cast<uint64_t>(&queue), std::memory_order_release);
+}
+
+void remove_queue(const queued_table::Head& queue) {
+  if (counters::directory() == nullptr) return;
+  std::atomic<uint64_t>& first = counters::directory()->queues;
+  const auto own = reinterpret_cast<uint64_t>(&queue);
+  if (first.load(std::memory_order_relaxed) == own) first.store(queue.next);
+  for (auto at = first.load(std::memory_order_relaxed); at != 0;) {
+    auto& other = *reinterpret_cast<queued_table::Head*>(at);
+    if (other.next == own) other.next = queue.next;
+    at = other.next;
+  }
 }
 
 }  // namespace weft::published

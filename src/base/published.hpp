@@ -6,14 +6,17 @@
 #include <cstdint>
 #include <string>
 
+#include "base/queued_table.hpp"
+
 namespace weft::published {
 
 /// The job and its launcher, and the name of this host. Texts are cut to the sizes in counter_table.hpp. The
 /// last call counts. Without memory for counters nothing is published.
 void set_identity(const std::string& job, const std::string& host, const std::string& launcher);
 
-/// Address of the first queued_table::Queue of this process; 0: none. Writers hold the instance lock. Null
-/// without memory for counters.
-[[nodiscard]] std::atomic<uint64_t>* queues();
+/// Adds a queue of operations for readers, and takes it off. Under the instance lock. Without memory for
+/// counters they have no effect.
+void add_queue(queued_table::Head& queue);
+void remove_queue(const queued_table::Head& queue);
 
 }  // namespace weft::published

@@ -16,7 +16,8 @@
 namespace weft::mpiexec {
 namespace {
 
-constexpr char kRank[] = "rank", kWait[] = "wait", kGpu[] = "gpu", kCounter[] = "counter";
+constexpr char kRank[] = "rank", kWait[] = "wait", kGpu[] = "gpu", kCounter[] = "counter",
+               kPending[] = "pending", kEnqueued[] = "enqueued";
 
 /// A line of fields. Texts of ranks have no control characters (text_of).
 class Line {
@@ -80,8 +81,9 @@ class Fields {
 std::string to_text(const Wait& wait) {
   Line line(kWait);
   line << static_cast<int>(wait.what) << wait.peer << wait.tag << wait.peer_process << int{wait.polls}
-       << int{wait.queued} << wait.count << wait.bytes << wait.context << wait.comm_rank << wait.comm_size
-       << wait.seconds << wait.call << wait.operation << wait.comm << int{wait.stream.has_value()};
+       << int{wait.queued} << wait.number << wait.count << wait.bytes << wait.context << wait.comm_rank
+       << wait.comm_size << wait.seconds << wait.call << wait.operation << wait.comm
+       << int{wait.stream.has_value()};
   if (wait.stream) line << *wait.stream;
   line << int{wait.unexpected.has_value()};
   if (wait.unexpected)
@@ -127,6 +129,7 @@ bool parse_wait(Fields& fields, Wait& wait) {
   fields.read(wait.peer_process);
   wait.polls = fields.flag();
   wait.queued = fields.flag();
+  fields.read(wait.number);
   fields.read(wait.count);
   fields.read(wait.bytes);
   fields.read(wait.context);
@@ -159,6 +162,25 @@ bool parse_gpu(Fields& fields, RankState::UsedGpu& gpu) {
   return fields.good();
 }
 
+bool parse_pending(Fields& fields, PendingCall& call) {
+  fields.read(call.context);
+  fields.read(call.number);
+  fields.read(call.stream);
+  call.comm_rank = fields.number(0, kMaxWorld);
+  call.comm_size = fields.number(0, kMaxWorld);
+  fields.read(call.call);
+  fields.read(call.comm);
+  return fields.good();
+}
+
+bool parse_enqueued(Fields& fields, EnqueuedCount& count) {
+  fields.read(count.context);
+  count.comm_rank = fields.number(0, kMaxWorld);
+  fields.read(count.count);
+  fields.read(count.captured);
+  return fields.good();
+}
+
 /// Adds a line to the rank before it, or begins a rank.
 bool parse_line(std::string_view line, std::vector<RankState>& ranks) {
   Fields fields(line);
@@ -167,6 +189,8 @@ bool parse_line(std::string_view line, std::vector<RankState>& ranks) {
   if (ranks.empty()) return false;
   if (kind == kWait) return parse_wait(fields, ranks.back().waits.emplace_back());
   if (kind == kGpu) return parse_gpu(fields, ranks.back().gpus.emplace_back());
+  if (kind == kPending) return parse_pending(fields, ranks.back().pending.emplace_back());
+  if (kind == kEnqueued) return parse_enqueued(fields, ranks.back().enqueued.emplace_back());
   return kind == kCounter;
 }
 
@@ -216,6 +240,12 @@ std::string to_text(const RankState& rank) {
   for (const Wait& wait : rank.waits) text += to_text(wait);
   for (const RankState::UsedGpu& gpu : rank.gpus)
     text += (Line(kGpu) << gpu.number << gpu.uuid << gpu.pci).end();
+  for (const PendingCall& call : rank.pending)
+    text += (Line(kPending) << call.context << call.number << call.stream << call.comm_rank << call.comm_size
+                            << call.call << call.comm)
+                .end();
+  for (const EnqueuedCount& count : rank.enqueued)
+    text += (Line(kEnqueued) << count.context << count.comm_rank << count.count << count.captured).end();
   return text;
 }
 
@@ -257,7 +287,11 @@ Result<int> collect(const std::string& what) {
   std::string text = std::string(kStatesTitle) + "\n";
   for (const JobState& one : jobs)
     for (RankState rank : one.ranks) {
-      if (ids) rank.waits.clear();
+      if (ids) {
+        rank.waits.clear();
+        rank.pending.clear();
+        rank.enqueued.clear();
+      }
       text += to_text(rank);
       for (const CounterValue& counter : more == "counters" ? counters_of(rank.pid) : CounterValues())
         text += to_text(counter);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // States: what the ranks of a host do, as text for another host, which joins the texts of all hosts of a job
-// and draws the conclusions. A line per rank, wait and counter; fields are separated by tabs.
+// and draws the conclusions. A line per rank, wait, enqueued call and counter; fields are separated by tabs.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@
 namespace weft::mpiexec {
 
 /// Begins the text of a host.
-inline constexpr char kStatesTitle[] = "weft-states 1";
+inline constexpr char kStatesTitle[] = "weft-states 2";
 
 /// The state of a rank and its waits.
 [[nodiscard]] std::string to_text(const RankState& rank);

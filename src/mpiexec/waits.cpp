@@ -62,6 +62,7 @@ Wait copy_of(const Record& record) {
             .peer_process = record.peer_process,
             .polls = record.polls != 0,
             .queued = false,
+            .number = 0,
             .count = record.count,
             .bytes = record.bytes,
             .context = record.context,

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -29,11 +30,14 @@ struct Wait {
   int peer, tag, peer_process;
   bool polls;
   bool queued;  ///< of an operation in a GPU stream, whatever the rank's threads do
+  /// Of a collective that kernels execute: its number on the communicator, from 1 on. 0: unknown, as of
+  /// captured ones.
+  uint64_t number = 0;
   uint64_t count, bytes, context;
   int comm_rank, comm_size;
   bool of_world;  ///< ranks of the communicator are those of MPI_COMM_WORLD
   std::string call, operation, comm;
-  std::optional<uint64_t> stream;  ///< handle of the GPU stream that waits for the call
+  std::optional<uint64_t> stream;  ///< handle of the GPU stream that waits for the call, or in it
   std::vector<int> members;        ///< ranks of the communicator in MPI_COMM_WORLD; empty: unknown
   double seconds;
   /// An unexpected message that a receive or probe may have been meant for.
@@ -53,6 +57,21 @@ struct Wait {
   [[nodiscard]] std::string collective() const;
 };
 
+/// A call that a rank has enqueued and its stream has not reached. `number`: as in Wait; 0: of a call that
+/// the host executes.
+struct PendingCall {
+  uint64_t context, number, stream;
+  int comm_rank, comm_size;
+  std::string call, comm;
+};
+
+/// The collectives that a rank has enqueued on a communicator whose kernels execute them.
+struct EnqueuedCount {
+  uint64_t context;
+  int comm_rank;
+  uint64_t count, captured;
+};
+
 /// One rank with its waits: one, or those of several threads.
 struct RankState {
   enum class State { outside, inside, waiting, left, ended };
@@ -67,7 +86,9 @@ struct RankState {
   std::string last_call;     ///< last MPI function called; empty: unknown
   double seconds = -1;       ///< outside: since the last call; negative: unknown
   std::vector<Wait> waits;
-  uint64_t queues = 0;  ///< counter_table::Directory::queues
+  uint64_t queues = 0;               ///< counter_table::Directory::queues
+  std::vector<PendingCall> pending;  ///< in call order of each stream or communicator
+  std::vector<EnqueuedCount> enqueued;
   /// A GPU that the rank has used in MPI calls.
   struct UsedGpu {
     int number;  ///< device in the rank
@@ -80,6 +101,8 @@ struct RankState {
   [[nodiscard]] bool may_go_on() const;
   /// Returns true if the rank is outside of MPI, and operations in its GPU streams wait.
   [[nodiscard]] bool only_queued() const { return state == State::outside && !waits.empty(); }
+  /// Returns the wait in a stream; null: none is known.
+  [[nodiscard]] const Wait* wait_in(uint64_t stream) const;
 };
 
 /// The ranks of one job that were found, by rank.
@@ -108,15 +131,27 @@ class WatchedJob {
   std::vector<Memory> memories_;  // one for each fake host, else one
 };
 
-/// The ranks that wait in collectives of one communicator.
+/// The ranks that wait in collectives of one communicator. All ranks are ranks in the communicator.
 struct Arrivals {
-  std::set<int> arrived;                          ///< ranks in the communicator
-  std::map<std::string, std::vector<int>> calls;  ///< ranks in the communicator by collective
+  std::map<int, uint64_t> arrived;                ///< Wait::number by rank
+  std::map<std::string, std::vector<int>> calls;  ///< ranks by collective
+  /// A rank with the collectives that it has enqueued.
+  struct Enqueuer {
+    uint64_t count = 0, captured = 0;  ///< as in EnqueuedCount
+    std::map<uint64_t, std::string>
+        behind;  ///< calls that a stream has not reached: the call that it waits in
+  };
+  std::map<int, Enqueuer> enqueuers;
   [[nodiscard]] std::vector<int> missing_of(const Wait& wait) const;
+  /// Whether a rank has enqueued the collective of a wait; nullopt: unknown.
+  [[nodiscard]] std::optional<bool> has_enqueued(int rank, const Wait& wait) const;
+  /// The call in whose wait the stream of a rank is that will execute the collective; empty: none is known.
+  [[nodiscard]] std::string waits_behind(int rank, const Wait& wait) const;
 };
-/// By communicator id.
-using AllArrivals = std::map<uint64_t, Arrivals>;
+/// By communicator id, and whether kernels execute the collectives: these are not matched with others.
+using AllArrivals = std::map<std::pair<uint64_t, bool>, Arrivals>;
 [[nodiscard]] AllArrivals arrivals_of(const JobState& job);
+[[nodiscard]] const Arrivals& arrivals_at(const Wait& wait, const AllArrivals& all);
 /// In place of the rank of a process that is in another MPI_COMM_WORLD.
 inline constexpr int kOtherJob = -2;
 /// The same for a wait that a message of any rank ends.

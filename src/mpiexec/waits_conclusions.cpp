@@ -40,6 +40,25 @@ bool is_for_any(const Wait& wait) {
   return (wait.what == What::receive || wait.what == What::probe) && wait.peer == kAny;
 }
 
+/// Whether the call ends with operations in streams of its own rank, whose waits are known.
+bool is_for_own_stream(const RankState& rank, const Wait& wait) {
+  const bool no_target = wait.what == What::enqueued || (wait.what == What::other && wait.comm_size == 0);
+  return no_target && !wait.polls && !wait.queued && !wait.stream &&
+         std::any_of(rank.waits.begin(), rank.waits.end(),
+                     [](const Wait& other) { return other.queued || other.stream; });
+}
+
+/// Whether a rank that has not arrived in a collective arrives without a further call, since its stream waits
+/// in none.
+bool arrives(int rank, const Wait& wait, const AllArrivals& all) {
+  if (!wait.is_collective()) return false;
+  const Arrivals& arrivals = arrivals_at(wait, all);
+  const auto member = std::find(wait.members.begin(), wait.members.end(), rank);
+  const auto comm_rank = static_cast<int>(member - wait.members.begin());
+  return member != wait.members.end() && arrivals.has_enqueued(comm_rank, wait) == true &&
+         arrivals.waits_behind(comm_rank, wait).empty();
+}
+
 bool is_gone(const RankState& rank) { return rank.state == State::ended || rank.state == State::left; }
 
 /// The ranks that can end a wait: all are needed, or for is_for_any() one is.
@@ -53,8 +72,8 @@ std::vector<int> others_of(const RankState& rank, const Wait& wait, const AllArr
 
 /// "rank 0 waits in MPI_Recv for rank 1", or "... for any rank".
 std::string waits_in(int rank, const Wait& wait, const std::string& whom) {
-  return (wait.queued ? "a stream of rank " : "rank ") + std::to_string(rank) + " waits in " + wait.call +
-         " for " + whom;
+  return (wait.queued || wait.stream ? "a stream of rank " : "rank ") + std::to_string(rank) + " waits in " +
+         wait.call + " for " + whom;
 }
 
 /// "; rank 0 receives tag 1, but rank 1 sent tag 2"; empty: nothing is known.
@@ -68,7 +87,7 @@ std::string meant_text(int rank, const Wait& wait) {
 /// Finds ranks of which none can go on before another one of them does.
 class Deadlocks {
  public:
-  Deadlocks(const JobState& job, const AllArrivals& all) {
+  Deadlocks(const JobState& job, const AllArrivals& all) : all_(all) {
     for (const int rank : job.whole ? job.missing() : std::vector<int>()) gone_.insert(rank);
     for (const RankState& rank : job.ranks) {
       if (is_gone(rank)) gone_.insert(rank.rank);
@@ -76,7 +95,11 @@ class Deadlocks {
       if ((rank.state != State::waiting && !rank.only_queued()) || rank.waits.empty() || ends) continue;
       Blocked& blocked = blocked_[rank.rank];
       blocked.rank = &rank;
-      for (const Wait& wait : rank.waits) blocked.others.push_back(others_of(rank, wait, all));
+      for (const Wait& wait : rank.waits) {
+        if (is_for_own_stream(rank, wait)) continue;
+        blocked.waits.push_back(&wait);
+        blocked.others.push_back(others_of(rank, wait, all));
+      }
     }
     remove_all_that_can_go_on();
   }
@@ -99,16 +122,18 @@ class Deadlocks {
   }
   [[nodiscard]] bool holds_up(const Wait& wait, int other) const {
     const auto found = blocked_.find(other);
+    if (arrives(other, wait, all_)) return false;
     return found != blocked_.end() ? !in_transfer(wait, *found->second.rank) : gone_.contains(other);
   }
   /// A rank with, for each of its waits, the ranks that can end it.
   struct Blocked {
     const RankState* rank = nullptr;
+    std::vector<const Wait*> waits;
     std::vector<std::vector<int>> others;
   };
   [[nodiscard]] bool is_blocked(const Blocked& blocked) const {
     for (size_t i = 0; i < blocked.others.size(); ++i) {
-      const Wait& wait = blocked.rank->waits[i];
+      const Wait& wait = *blocked.waits[i];
       const std::vector<int>& others = blocked.others[i];
       const auto holds = [&](int other) { return holds_up(wait, other); };
       const bool held = is_for_any(wait) ? !others.empty() && std::all_of(others.begin(), others.end(), holds)
@@ -137,14 +162,14 @@ class Deadlocks {
     }
   }
   /// One wait, for certain ranks.
-  static bool is_simple(const RankState& rank) {
-    return rank.waits.size() == 1 && !is_for_any(rank.waits[0]);
+  static bool is_simple(const Blocked& blocked) {
+    return blocked.waits.size() == 1 && !is_for_any(*blocked.waits[0]);
   }
 
   /// Searches for a cycle of simple waits. Afterwards `path_` is the cycle.
   bool visit(int rank) {
     const auto found = blocked_.find(rank);
-    if (found == blocked_.end() || !is_simple(*found->second.rank) || finished_.contains(rank)) return false;
+    if (found == blocked_.end() || !is_simple(found->second) || finished_.contains(rank)) return false;
     if (const auto on_path = std::find(path_.begin(), path_.end(), rank); on_path != path_.end()) {
       path_.erase(path_.begin(), on_path);
       finished_.insert(path_.begin(), path_.end());
@@ -170,7 +195,7 @@ class Deadlocks {
       if (reported_.contains(blocked.rank->rank)) return {};
       for (size_t i = 0; i < blocked.others.size(); ++i)
         for (const int other : blocked.others[i]) {
-          if (!holds_up(blocked.rank->waits[i], other)) continue;
+          if (!holds_up(*blocked.waits[i], other)) continue;
           waits_for_gone |= gone_.contains(other);
           if (blocked_.contains(other) && found.insert(other).second) open.push_back(other);
         }
@@ -182,12 +207,12 @@ class Deadlocks {
   [[nodiscard]] bool needs_itself(int rank) const {
     const Blocked& state = blocked_.at(rank);
     for (size_t i = 0; i < state.others.size(); ++i)
-      if (!is_for_any(state.rank->waits[i]) &&
+      if (!is_for_any(*state.waits[i]) &&
           std::find(state.others[i].begin(), state.others[i].end(), rank) != state.others[i].end())
         return true;
     return false;
   }
-  [[nodiscard]] const Wait& wait_of(int rank) const { return blocked_.at(rank).rank->waits[0]; }
+  [[nodiscard]] const Wait& wait_of(int rank) const { return *blocked_.at(rank).waits[0]; }
 
   [[nodiscard]] std::string hint() const {
     if (path_.size() != 2) return "";
@@ -241,9 +266,9 @@ class Deadlocks {
     std::string doubt, text = title(ranks, doubt) + ranks_text({ranks.begin(), ranks.end()}) + ": ", meant;
     size_t listed = 0;
     for (const int rank : ranks)
-      for (const Wait& wait : blocked_.at(rank).rank->waits) {
+      for (size_t i = 0; i < blocked_.at(rank).waits.size(); ++i) {
         if (++listed > kMaxCycle) continue;
-        const auto i = static_cast<size_t>(&wait - blocked_.at(rank).rank->waits.data());
+        const Wait& wait = *blocked_.at(rank).waits[i];
         const std::string whom = is_for_any(wait) ? "any rank" : ranks_text(blocked_.at(rank).others[i]);
         text += (listed == 1 ? "" : ", ") + waits_in(rank, wait, whom);
         meant += meant_text(rank, wait);
@@ -252,6 +277,7 @@ class Deadlocks {
     return text + meant + doubt;
   }
 
+  const AllArrivals& all_;
   std::map<int, Blocked> blocked_;  // by rank in MPI_COMM_WORLD
   std::set<int> gone_, finished_, reported_;
   std::vector<int> path_;
@@ -259,12 +285,17 @@ class Deadlocks {
 
 std::vector<std::string> mismatches(const JobState& job, const AllArrivals& all) {
   std::vector<std::string> texts;
-  std::set<uint64_t> done;
+  std::set<std::pair<uint64_t, bool>> done;
   for (const RankState& rank : job.ranks)
     for (const Wait& wait : rank.waits) {
-      if (!wait.is_collective() || wait.members.size() < 2 || !done.insert(wait.context).second) continue;
-      const Arrivals& arrivals = all.at(wait.context);
-      if (!arrivals.missing_of(wait).empty()) continue;
+      if (!wait.is_collective() || wait.members.size() < 2 ||
+          !done.insert({wait.context, wait.queued}).second)
+        continue;
+      const Arrivals& arrivals = arrivals_at(wait, all);
+      const auto is_other = [&](const auto& arrived) { return arrived.second != wait.number; };
+      if (!arrivals.missing_of(wait).empty() ||
+          std::any_of(arrivals.arrived.begin(), arrivals.arrived.end(), is_other))
+        continue;
       std::string calls;
       for (const auto& [call, ranks] : arrivals.calls)
         calls += (calls.empty() ? "" : ", ") + ranks_text(ranks) + " in " + call;

@@ -18,19 +18,25 @@ using State = RankState::State;
 
 constexpr size_t kMaxListedRanks = 16;
 
-/// Around durations: ranks form a group whatever their durations. Text from ranks has no control characters.
-constexpr char kMark = '\x1f';
+/// Around durations and streams: ranks form a group whatever their durations and streams. Text from ranks has
+/// no control characters.
+constexpr char kDuration = '\x1f', kStream = '\x1e';
 
-std::string without_durations(const std::string& text) {
+/// The text with another one in place of each marked part.
+std::string replaced(const std::string& text, char mark, const std::string& part) {
   std::string rest;
   bool inside = false;
-  for (const char c : text)
-    if (c == kMark)
-      inside = !inside;
-    else if (!inside)
-      rest += c;
+  for (const char c : text) {
+    if (c != mark && !inside) rest += c;
+    if (c == mark && !inside) rest += part;
+    if (c == mark) inside = !inside;
+  }
   return rest;
 }
+
+std::string key_of(const std::string& text) { return replaced(replaced(text, kDuration, ""), kStream, ""); }
+
+std::string marked_stream(const Wait& wait) { return kStream + wait.stream_text() + kStream; }
 
 std::string duration(double seconds) {
   char text[32];
@@ -38,7 +44,7 @@ std::string duration(double seconds) {
     snprintf(text, sizeof text, seconds < 10 ? "%.1f s" : "%.0f s", seconds);
   else
     snprintf(text, sizeof text, "%.0f min", seconds / 60);
-  return kMark + std::string(text) + kMark;
+  return kDuration + std::string(text) + kDuration;
 }
 
 std::string communicator_text(const std::string& name, int size) {
@@ -99,7 +105,7 @@ std::string operation(const Wait& wait) {
 
 /// Returns "waits for rank 3", with the ranks in MPI_COMM_WORLD if they differ; empty: unknown or none.
 std::string missing_text(const Wait& wait, const AllArrivals& all) {
-  const std::vector<int> missing = all.at(wait.context).missing_of(wait);
+  const std::vector<int> missing = arrivals_at(wait, all).missing_of(wait);
   if (missing.empty()) return "";
   std::vector<int> world;
   for (const int rank : missing)
@@ -111,10 +117,27 @@ std::string missing_text(const Wait& wait, const AllArrivals& all) {
          (world.size() < missing.size() ? ", others of another job)" : ")");
 }
 
+/// "; rank 1 has not enqueued it", of the ranks that have not arrived in a collective; empty: unknown.
+std::string enqueued_text(const Wait& wait, const AllArrivals& all) {
+  const Arrivals& arrivals = arrivals_at(wait, all);
+  std::map<std::string, std::vector<int>> states;
+  for (const int rank : arrivals.missing_of(wait)) {
+    const std::optional<bool> enqueued = arrivals.has_enqueued(rank, wait);
+    if (!enqueued) continue;
+    const std::string behind = arrivals.waits_behind(rank, wait);
+    states[*enqueued ? " enqueued it" + (behind.empty() ? "" : " behind " + behind) : " not enqueued it"]
+        .push_back(rank);
+  }
+  std::string text;
+  for (const auto& [state, ranks] : states)
+    text += "; " + ranks_text(ranks) + (ranks.size() == 1 ? " has" : " have") + state;
+  return text;
+}
+
 std::string describe_wait(const Wait& wait, const AllArrivals& all) {
   const std::string call = wait.call.empty() ? "a call" : wait.call;
-  std::string text = wait.queued   ? "in a stream: " + call
-                     : wait.stream ? "in " + wait.stream_text() + ": " + call
+  std::string text = wait.stream   ? "in " + marked_stream(wait) + ": " + call
+                     : wait.queued ? "in a stream: " + call
                      : wait.polls  ? "polls " + call
                                    : call;
   if (wait.comm_size > 0) text += " on " + communicator(wait);
@@ -123,15 +146,29 @@ std::string describe_wait(const Wait& wait, const AllArrivals& all) {
   if (const std::string sent = unexpected_text(wait); !sent.empty())
     text += "; " + sent + " (unexpected, " + std::to_string(wait.unexpected->bytes) + " bytes)";
   if (wait.is_collective())
-    if (const std::string missing = missing_text(wait, all); !missing.empty()) text += "; " + missing;
+    if (const std::string missing = missing_text(wait, all); !missing.empty())
+      text += "; " + missing + enqueued_text(wait, all);
   return text;
 }
 
-/// "; in a stream: MPIX_Recv_enqueue ...", for each operation that waits in a stream.
+/// "; behind it: MPIX_Allreduce_enqueue on "halo" (2 ranks) and 3 more calls": calls of the stream of a wait.
+std::string behind_text(const RankState& rank, const Wait& wait) {
+  const PendingCall* first = nullptr;
+  int n = 0;
+  for (const PendingCall& call : rank.pending)
+    if (wait.stream == call.stream && n++ == 0) first = &call;
+  if (first == nullptr) return "";
+  std::string text = "; behind it: " + (first->call.empty() ? "a call" : first->call) + " on " +
+                     communicator_text(first->comm, first->comm_size);
+  if (n > 1) text += " and " + std::to_string(n - 1) + (n == 2 ? " more call" : " more calls");
+  return text;
+}
+
+/// "; in stream 0x7f5a10: MPIX_Recv_enqueue ...", for each operation that waits in a stream.
 std::string queued_text(const RankState& rank, const AllArrivals& all) {
   std::string text;
   for (const Wait& wait : rank.waits)
-    if (wait.queued) text += "; " + describe_wait(wait, all);
+    if (wait.queued) text += "; " + describe_wait(wait, all) + behind_text(rank, wait);
   return text;
 }
 
@@ -179,8 +216,13 @@ std::string to_json(const RankState& rank, const Wait* wait, const AllArrivals& 
           ", \"communicator_size\": " + std::to_string(wait->comm_size);
   text += ", \"waits_for\": [";
   if (wait->is_collective())
-    for (const int missing : all.at(wait->context).missing_of(*wait))
+    for (const int missing : arrivals_at(*wait, all).missing_of(*wait))
       text += (text.back() == '[' ? "" : ", ") + std::to_string(missing);
+  text += "], \"not_enqueued\": [";
+  if (wait->is_collective())
+    for (const int missing : arrivals_at(*wait, all).missing_of(*wait))
+      if (arrivals_at(*wait, all).has_enqueued(missing, *wait) == false)
+        text += (text.back() == '[' ? "" : ", ") + std::to_string(missing);
   text += "], \"unexpected\": ";
   if (!wait->unexpected) return text + "null}";
   const Wait::Unexpected& message = *wait->unexpected;
@@ -192,7 +234,8 @@ std::string to_json(const RankState& rank, const Wait* wait, const AllArrivals& 
 }  // namespace
 
 std::string without_marks(std::string text) {
-  std::erase(text, kMark);
+  std::erase(text, kDuration);
+  std::erase(text, kStream);
   return text;
 }
 
@@ -248,7 +291,7 @@ std::string describe_rank(const RankState& rank, const AllArrivals& all) {
   for (const Wait& wait : rank.waits) {
     if (wait.queued) continue;
     const char* name = threads == 1 ? "" : text.empty() ? "one thread: " : "; another: ";
-    text += name + describe_wait(wait, all);
+    text += name + describe_wait(wait, all) + behind_text(rank, wait);
   }
   return text + queued_text(rank, all);
 }
@@ -261,16 +304,6 @@ std::string unexpected_text(const Wait& wait) {
   return text + " on " + communicator_text(message.comm, message.comm_size);
 }
 
-bool Wait::is_collective() const {
-  if (comm_size == 0) return false;
-  return what == What::collective || (what == What::other && call.find("uffer") == call.npos);
-}
-
-std::string Wait::collective() const {
-  if (what == What::collective) return "a nonblocking " + operation;
-  return call.ends_with("_c") ? call.substr(0, call.size() - 2) : call;
-}
-
 std::string json_text(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -278,38 +311,6 @@ std::string json_text(const std::string& text) {
     quoted += c;
   }
   return quoted + "\"";
-}
-
-std::vector<int> Arrivals::missing_of(const Wait& wait) const {
-  std::vector<int> missing;
-  for (int i = 0; i < static_cast<int>(wait.members.size()); ++i)
-    if (!arrived.contains(i)) missing.push_back(i);
-  return missing;
-}
-
-AllArrivals arrivals_of(const JobState& job) {
-  AllArrivals all;
-  for (const RankState& rank : job.ranks)
-    for (const Wait& wait : rank.waits)
-      if (wait.is_collective() && all[wait.context].arrived.insert(wait.comm_rank).second)
-        all[wait.context].calls[wait.collective()].push_back(wait.comm_rank);
-  for (auto& [context, arrivals] : all)
-    for (auto& [call, ranks] : arrivals.calls) std::sort(ranks.begin(), ranks.end());
-  return all;
-}
-
-std::vector<int> needed_by(const Wait& wait, const AllArrivals& all) {
-  std::vector<int> ranks;
-  if (wait.is_collective())
-    for (const int missing : all.at(wait.context).missing_of(wait)) {
-      const int process = wait.members[static_cast<size_t>(missing)];
-      ranks.push_back(process >= 0 ? process : kOtherJob);
-    }
-  else if (wait.peer_process >= 0)
-    ranks.push_back(wait.peer_process);
-  else if (is_of_other_job(wait))
-    ranks.push_back(kOtherJob);
-  return ranks;
 }
 
 std::vector<std::string> describe(const JobState& job) {
@@ -321,7 +322,7 @@ std::vector<std::string> describe(const JobState& job) {
   const AllArrivals all = arrivals_of(job);
   std::vector<Group> groups;  // in the order of their first ranks
   for (const RankState& rank : job.ranks) {
-    const std::string text = describe_rank(rank, all), key = without_durations(text);
+    const std::string text = describe_rank(rank, all), key = key_of(text);
     const double seconds = rank.waits.empty() ? rank.seconds : rank.waits[0].seconds;
     auto found =
         std::find_if(groups.begin(), groups.end(), [&](const Group& group) { return group.key == key; });
@@ -343,7 +344,8 @@ std::vector<std::string> describe(const JobState& job) {
           " (pid " + std::to_string(members[0]->pid) + (several_hosts ? " on " + members[0]->host : "") + ")";
     if (job.singleton())
       name = "a singleton (pid " + std::to_string(members[0]->pid) + ", the only rank of its job)";
-    lines.push_back(name + ": " + without_marks(text));
+    lines.push_back(name + ": " +
+                    without_marks(members.size() == 1 ? text : replaced(text, kStream, "a stream")));
   }
   if (const std::vector<int> missing = job.missing(); !missing.empty())
     lines.push_back(job.whole ? ranks_text(missing) + ": " + kNotFound

@@ -124,6 +124,7 @@ class Watch {
   [[nodiscard]] std::string report() {
     static const char* const states[] = {"outside MPI", "inside MPI", "waiting", "left MPI", "ended"};
     state_ = job_.read(true);
+    const AllArrivals all = arrivals_of(state_);
     std::string text = "{\"seconds\": " + number(total_) +
                        ", \"size\": " + std::to_string(state_.ranks.empty() ? 0 : state_.ranks[0].size) +
                        ", \"ranks\": [";
@@ -139,7 +140,7 @@ class Watch {
         text += (text.back() == '{' ? "\"" : ", \"") + name_of(cause) + "\": " + share(seconds);
       auto& counters = counters_[rank.pid];
       if (counters == nullptr) counters = std::make_unique<Counters>(rank.pid);
-      text += "}, \"streams\": " + streams_of(rank) + ", \"gpus\": " + gpus_of(rank) +
+      text += "}, \"streams\": " + streams_of(rank, all) + ", \"gpus\": " + gpus_of(rank) +
               ", \"counters\": " + counters->to_json() + "}";
     }
     text += "], \"conclusions\": [";
@@ -157,15 +158,21 @@ class Watch {
   }
 
  private:
-  /// The GPU streams of a rank that wait for an MPI call; the peer is a rank of MPI_COMM_WORLD.
-  [[nodiscard]] static std::string streams_of(const RankState& rank) {
+  /// The GPU streams of a rank that wait for or in an MPI call. The peer, and the ranks that have not arrived
+  /// in a collective, are ranks of MPI_COMM_WORLD; ranks that are not watched are left out.
+  [[nodiscard]] std::string streams_of(const RankState& rank, const AllArrivals& all) const {
     std::string text = "[";
     for (const Wait& wait : rank.waits) {
       if (!wait.stream) continue;
       text += (text.size() > 1 ? ", " : "") + std::string("{\"stream\": ") + json_text(wait.stream_text()) +
-              ", \"call\": " + json_text(wait.call) +
+              ", \"call\": " + json_text(wait.call) + ", \"communicator\": " + json_text(wait.comm) +
               ", \"peer\": " + (wait.peer_process >= 0 ? std::to_string(wait.peer_process) : "null") +
-              ", \"seconds\": " + number(wait.seconds) + "}";
+              ", \"missing\": [";
+      for (const int other : wait.is_collective() ? needed_by(wait, all) : std::vector<int>())
+        if (std::any_of(state_.ranks.begin(), state_.ranks.end(),
+                        [&](const RankState& seen) { return seen.rank == other; }))
+          text += (text.back() == '[' ? "" : ", ") + std::to_string(other);
+      text += "], \"seconds\": " + number(wait.seconds) + "}";
     }
     return text + "]";
   }

@@ -6,6 +6,7 @@
 #include "base/assert.hpp"
 #include "base/trace.hpp"
 #include "coll/gpu/plan.hpp"
+#include "device/kernel/stream_beat.hpp"
 #include "stream/queue.hpp"
 
 namespace weft::stream {
@@ -81,6 +82,8 @@ Status Queue::collective(const coll::Call& call) {
   if (largest == 0) return {};
   used_ = true;
   if (call.size == 1) return copy_single_rank(call);
+  auto captured = capturing();
+  if (!captured) return std::move(captured).error();
   const trace::Range range("stream.collective");
   const auto size = static_cast<uint32_t>(call.size);
   const coll::gpu::Plan plan = coll::gpu::make_plan(call, largest,
@@ -96,6 +99,10 @@ Status Queue::collective(const coll::Call& call) {
     launched.call.regions[rank] = mailbox_->collective_region_of(rank);
     launched.control[rank] = mailbox_->control_of(rank);
   }
+  const device::kernel::StreamBeat beat{
+      reinterpret_cast<uint64_t>(mailbox_->collective_beat()),
+      view_.publish_collective(collective_name_, target_.handle, *captured)};
+  beat.store(launched.call);
   launched.synchronizing = synchronizes(call, plan.protocol) ? 1 : 0;
   WEFT_TRY(submit([&] {
     return device::enqueue_collective(target_, launched, plan.protocol, plan.blocks, plan.threads);

@@ -164,7 +164,7 @@ Status Queue::add(PendingOp&& pending) {
   }
   pending.captured = *captured;
   pending.op.state = allocate_state(*captured);
-  if (pending.op.kind != Op::copy) view_.publish(pending.op);
+  if (pending.op.kind != Op::copy) view_.publish(pending.op, target_.handle);
   pending_.push_back(std::move(pending));
   return {};
 }

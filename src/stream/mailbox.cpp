@@ -117,6 +117,11 @@ const uint32_t* Mailbox::beats() const {
   return reinterpret_cast<const device::kernel::enqueue::Reports*>(fault_)->beats;
 }
 
+uint64_t* Mailbox::collective_beat() const {
+  return has_collectives() ? &reinterpret_cast<device::kernel::enqueue::Reports*>(fault_)->collective_beat
+                           : nullptr;
+}
+
 uint32_t* Mailbox::status_of(uint32_t state) const {
   return reinterpret_cast<device::kernel::enqueue::Reports*>(fault_)->statuses[state];
 }

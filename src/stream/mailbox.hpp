@@ -38,6 +38,8 @@ class Mailbox {
   [[nodiscard]] device::kernel::enqueue::Fault& fault() const { return *fault_; }
   /// Written by kernels that wait, one for each state of an operation.
   [[nodiscard]] const uint32_t* beats() const;
+  /// Written by kernels that wait in a collective; null without has_collectives().
+  [[nodiscard]] uint64_t* collective_beat() const;
   /// Statuses that kernels write, one for each state of an operation.
   [[nodiscard]] uint32_t* status_of(uint32_t state) const;
   /// Returns whether a peer has died: the kernels leave, and nothing can be enqueued any more.

@@ -206,7 +206,9 @@ Status Queue::enqueue_collectives(std::span<Request* const> requests) {
   while (any_left()) {
     Request* const request = collectives_.front();
     collectives_.pop_front();
+    collective_name_ = request->name;
     Status enqueued = request->collective->run();  // releases the lock
+    collective_name_ = nullptr;
     if (enqueued.ok()) continue;
     if (first.ok()) first = enqueued.error().copy();
     request->outcome = std::move(enqueued);

@@ -45,7 +45,7 @@ Queue::Queue(core::Communicator& comm, core::Ref<Stream> stream, std::unique_ptr
       mailbox_(std::move(mailbox)),
       self_messages_(*this, mailbox_->self_buffer(static_cast<uint32_t>(comm.rank())),
                      Mailbox::kSelfBufferBytes - kBarrierBytes, comm.rank()),
-      view_(comm, mailbox_->beats()) {}
+      view_(comm, mailbox_->beats(), mailbox_->collective_beat()) {}
 
 void* Queue::barrier_word() const {
   const auto buffer = mailbox_->self_buffer(static_cast<uint32_t>(comm_.rank()));

@@ -175,13 +175,14 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   size_t kept_ = 0;                   // states of operations that are not pending any more
   uint64_t next_turn_ = 0;            // of submit()
   std::atomic<uint64_t> turn_{0};
-  std::thread::id caller_;     // of the last nonblocking call or test: the only thread whose polls launch
-  bool enqueuing_ = false;     // a thread enqueues collectives, and may have released the lock
-  bool polls_ = false;         // in poll(), which keeps the lock: the stream is idle
-  bool tested_ = false;        // the program waits on the host for the requests of open_
-  bool used_ = false;          // launched since the stream was last seen idle
-  bool registered_ = false;    // in the instance's poller list
-  uint64_t next_poll_ns_ = 0;  // time of the next check by poll(), monotonic ns
+  std::thread::id caller_;  // of the last nonblocking call or test: the only thread whose polls launch
+  const char* collective_name_ = nullptr;  // of the collective that is enqueued; null: of the current call
+  bool enqueuing_ = false;                 // a thread enqueues collectives, and may have released the lock
+  bool polls_ = false;                     // in poll(), which keeps the lock: the stream is idle
+  bool tested_ = false;                    // the program waits on the host for the requests of open_
+  bool used_ = false;                      // launched since the stream was last seen idle
+  bool registered_ = false;                // in the instance's poller list
+  uint64_t next_poll_ns_ = 0;              // time of the next check by poll(), monotonic ns
 };
 
 /// Collective: attaches a stream to `comm`, just created; a stream without GPU is only stored.

@@ -107,17 +107,44 @@ def test_refusals(weft, job, ssh, monkeypatch):
 
 def test_states_of_another_version():
     with pytest.raises(states.Failure, match="not of this version"):
-        states.conclude("weft-states 1\nrank\t9\n", whole=False, json=False)
+        states.conclude(states.TITLE + "\nrank\t9\n", whole=False, json=False)
     for line in ("wait\t1", "rank\t0\tj\th\tl\t2\t2\t5\t0\t0\t0\t83\t1\t0\tMPI_Init", "else\t1"):
         with pytest.raises(states.Failure, match="line 2"):
-            states.conclude(f"weft-states 1\n{line}\n", whole=False, json=False)
+            states.conclude(f"{states.TITLE}\n{line}\n", whole=False, json=False)
     rank = "rank\t0\tj\th\tl\t{}\t{}\t5\t0\t0\t0\t83\t1.5\t0\tMPI_Init\n"
-    status, text = states.conclude("weft-states 1\n" + rank.format(4, 1) + rank.format(4, 2), whole=True, json=False)
+    status, text = states.conclude(states.TITLE + "\n" + rank.format(4, 1) + rank.format(4, 2), whole=True, json=False)
     assert status == 0 and "ranks 0, 3: found on no host (ended, or not through MPI_Init)" in text
     assert (
         "the other 2 ranks"
-        in states.conclude("weft-states 1\n" + rank.format(4, 1) + rank.format(4, 2), whole=False, json=False)[1]
+        in states.conclude(states.TITLE + "\n" + rank.format(4, 1) + rank.format(4, 2), whole=False, json=False)[1]
     )
+
+
+def test_enqueued_collectives():
+    """A rank that has enqueued a collective arrives by itself, unless its stream waits in another call."""
+    rank = "rank\t{}\tj\th\tl\t2\t{}\t5\t0\t0\t0\t83\t1.5\t0\tMPI_Recv\n"
+    collective = "wait\t0\t0\t0\t-1\t0\t1\t5\t0\t0\t7\t0\t2\t3.0\tMPIX_Allreduce_enqueue\t\tsums\t1\t64\t0\t1\n"
+    receive = "wait\t2\t0\t1\t0\t0\t{}\t0\t4\t4\t8\t1\t2\t2.0\t{}\t\thalo\t{}\t0\t1\n"
+    of_host, of_stream = receive.format(0, "MPI_Recv", "0"), receive.format(1, "MPIX_Recv_enqueue", "1\t80")
+    enqueued, pending = "enqueued\t7\t1\t{}\t0\n", "pending\t7\t5\t80\t1\t2\tMPIX_Allreduce_enqueue\tsums\n"
+    first = states.TITLE + "\n" + rank.format(0, 0) + collective + enqueued.format(5).replace("\t1\t", "\t0\t", 1)
+
+    def conclude(more):
+        return states.conclude(first + more, whole=True, json=False)[1]
+
+    text = conclude(rank.format(2, 1) + of_host + enqueued.format(4))
+    assert "waits for rank 1; rank 1 has not enqueued it\n" in text
+    assert "possible deadlock: a stream of rank 0 waits in MPIX_Allreduce_enqueue for rank 1, rank 1 waits" in text
+    text = conclude(rank.format(2, 1) + of_host + enqueued.format(5))
+    assert "waits for rank 1; rank 1 has enqueued it\n" in text
+    assert "deadlock" not in text
+    text = conclude(rank.format(0, 1) + of_stream + enqueued.format(5) + pending)
+    assert "waits for rank 1; rank 1 has enqueued it behind MPIX_Recv_enqueue\n" in text
+    assert 'behind it: MPIX_Allreduce_enqueue on "sums" (2 ranks)\n' in text
+    assert "possible deadlock: a stream of rank 0 waits in MPIX_Allreduce_enqueue for rank 1, a stream of rank 1" in text
+    found = json.loads(states.conclude(first + rank.format(2, 1) + of_host + enqueued.format(4), whole=True, json=True)[1])
+    assert found["ranks"][0]["waits_for"] == found["ranks"][0]["not_enqueued"] == [1]
+    assert found["ranks"][0]["stream"] == "stream 0x40"
 
 
 def test_top_of_a_job(weft, job, ssh):
@@ -243,7 +270,7 @@ case "$*" in *--jobs=7*) echo 2 ;; *) echo "slurm_load_jobs error: Invalid job i
 SRUN = """#!/bin/sh
 while case $1 in --*) true ;; *) false ;; esac; do shift; done
 "$@" | sed 's/^/0: /'
-case $2 in --collect) echo "1: weft-states 1" ;; esac
+case $2 in --collect) echo "1: weft-states 2" ;; esac
 """
 
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/kernel/copy.hpp"
+#include "device/kernel/stream_beat.hpp"
 #include "simple_kernel.hpp"
 
 namespace emucuda {
@@ -194,7 +195,11 @@ class StreamKernel final : public Protocol {
     c.launch = 0;
     return true;
   }
+  /// Returns whether the call is cancelled. Called while it waits: writes the beat.
   bool cancelled() {
+    const StreamBeat beat = StreamBeat::of(s_.call);
+    auto* beat_word = reinterpret_cast<uint64_t*>(this->at(beat.address, sizeof(uint64_t)));
+    if (beat_word != nullptr) __atomic_store_n(beat_word, beat.value(++turns_), __ATOMIC_RELAXED);
     const auto* word = reinterpret_cast<const uint32_t*>(this->at(s_.cancel, sizeof(uint32_t)));
     return word != nullptr && __atomic_load_n(word, __ATOMIC_ACQUIRE) != 0;
   }
@@ -216,6 +221,7 @@ class StreamKernel final : public Protocol {
 
   StreamCollective s_{};
   uint64_t number_ = 0;
+  uint64_t turns_ = 0;  // while it waits
 };
 
 }  // namespace

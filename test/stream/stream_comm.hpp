@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Helpers for tests of enqueued operations: this rank and its GPU, streams with their communicators, graphs.
 #pragma once
+#include <time.h>
 #include <weft.h>
 
 #include <cstdio>
@@ -43,6 +44,13 @@ inline void expect_class(int code, int wanted, const std::string& what) {
   char message[400] = "";
   if (error_class != wanted) MPIX_Last_error_message(message, sizeof message, nullptr);
   expect(error_class == wanted, what + ": class " + std::to_string(error_class) + " " + message);
+}
+
+/// Waits for a stream that may be stuck: the emulated driver ends the process when a call of it has waited
+/// for half a minute.
+inline void poll_until_idle(Stream stream) {
+  constexpr timespec kPause{0, 5'000'000};
+  while (driver().cuStreamQuery(stream) != 0) nanosleep(&kPause, nullptr);
 }
 
 /// A stream of this rank's GPU and its communicator.

@@ -29,7 +29,7 @@ void lock(int target) { MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window); }
 void receive_in_stream(int tag) {
   Buffer in(Kind::device, 64, device);
   MPIX_Recv_enqueue(in.data(), 64, MPI_BYTE, 1 - rank % 2, tag, streams->comm, MPI_STATUS_IGNORE);
-  streams->synchronize();
+  poll_until_idle(streams->stream);
 }
 
 /// rank 0's stream -> rank 1 -> (other host) rank 2 -> the lock of rank 3, held by rank 0

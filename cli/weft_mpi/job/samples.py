@@ -7,6 +7,7 @@ from weft_mpi.job import states
 
 MAX_HOPS = 8  # of a chain of waits over hosts
 NEGLIGIBLE = 1e-4  # share of the time
+MAX_MISSING = 4  # ranks for which a stream waits, in a text
 
 
 def of_job(found, job, interval, count):
@@ -72,3 +73,13 @@ def ends(number, ranks):
     for cause, share in open_shares.items():
         found[cause] = found.get(cause, 0) + share
     return found
+
+
+def stream_text(waiting):
+    """Returns the call in which a GPU stream waits, and its peer or the ranks that have not arrived."""
+    missing = waiting.get("missing", [])
+    whom = "" if waiting["peer"] is None else f" with rank {waiting['peer']}"
+    if missing:
+        whom = f" for rank{'s' if len(missing) > 1 else ''} " + ", ".join(map(str, missing[:MAX_MISSING]))
+        whom += ", ..." if len(missing) > MAX_MISSING else ""
+    return f"{waiting['stream']}: {waiting['call']}{whom}"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from weft_mpi import prefix
 from weft_mpi.output import Failure
 
-TITLE = "weft-states 1"
+TITLE = "weft-states 2"
 STATES = ("outside MPI", "inside MPI", "waiting", "left MPI", "ended")
 
 

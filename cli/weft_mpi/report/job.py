@@ -4,6 +4,7 @@ import bisect
 import json
 
 from weft_mpi import charts, trace
+from weft_mpi.job import samples as job_samples
 from weft_mpi.output import Refusal
 
 NAMES = {"unknown": "an unknown rank", "another job": "another job", "any rank": "any rank"}
@@ -173,6 +174,8 @@ def samples_section(samples):
         words = f"waits {100 * means['waiting'][at]:.0f} %"
         words += f", most for {NAMES.get(longest, f'rank {longest}')}" if longest else ""
         words += f"; the others waited for it {means['delaying'][at] * total:.4g} s in all"
+        last = [one for one in samples[-1]["ranks"] if one["rank"] == rank]
+        words += "".join(f"; {job_samples.stream_text(one)}" for one in (last[0].get("streams", []) if last else []))
         rows.append([f"rank {rank}", f"{100 * means['inside'][at]:.0f} % in MPI", words, ""])
     series = {
         "waiting": means["waiting"],

@@ -156,6 +156,7 @@ __device__ uint64_t begin_stream_call(const StreamCollective& s, Collective& c, 
   const uint64_t number = control.calls + 1;
   const uint64_t needed = simple ? control.last_simple : control.last_use[number % 2];
   const uint64_t floor = control.floor;
+  if (threadIdx.x == 0) stream_beat() = StreamBeat::of(s.call);
   __syncthreads();
   if (threadIdx.x < s.call.size && threadIdx.x != s.call.rank && floor < needed) {
     const uint64_t flag =

@@ -248,6 +248,7 @@ struct Reports {
   Fault fault;
   uint32_t beats[kStates];        ///< changes while a kernel waits in the required operation with that state
   uint32_t statuses[kStates][8];  ///< an MPI_Status of each state, for requests that the host completes
+  uint64_t collective_beat;       ///< StreamBeat
 };
 
 [[nodiscard]] WEFT_BOTH constexpr uint32_t next_number(uint32_t n) { return n + 1 == kNumbers ? 0 : n + 1; }

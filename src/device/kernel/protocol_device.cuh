@@ -4,11 +4,18 @@
 #pragma once
 #include "device/kernel/collective.hpp"
 #include "device/kernel/ptx_device.cuh"
+#include "device/kernel/stream_beat.hpp"
 
 namespace weft::device::kernel {
 
+/// That of the call of this block; only set in enqueued collectives.
+__device__ __forceinline__ StreamBeat& stream_beat() {
+  __shared__ StreamBeat beat;
+  return beat;
+}
+
 /// Limits the wait of a thread. Reads the clock at every 64th poll only, and the cancel word, which is in
-/// host memory, at every 4096th.
+/// host memory, at every 4096th, when it also writes the beat.
 class Timeout {
  public:
   __device__ explicit Timeout(uint64_t timeout_ns) : timeout_ns_(timeout_ns) {}
@@ -22,6 +29,9 @@ class Timeout {
 
  private:
   __device__ bool cancelled() const {
+    const StreamBeat& beat = stream_beat();
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(beat.address), "l"(beat.value(nanoseconds()))
+                 : "memory");
     return *reinterpret_cast<const volatile uint32_t*>(timeout_ns_ & ~Collective::kCancelWord) != 0;
   }
   uint64_t timeout_ns_, since_ = 0;

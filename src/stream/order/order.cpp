@@ -129,21 +129,22 @@ Status Engine::submit(const Submission& submission, std::unique_ptr<Call> call) 
     captured_calls = std::move(*found);
   }
   Queue& queue = captured ? static_cast<Queue&>(*captured_calls) : *stream.calls;
-  auto record = std::make_unique<Record>(
-      submission.comm, submission.name, std::move(call), submission.outcomes, *slot,
-      Place{stream.gpu.outer != nullptr ? stream.gpu.outer : stream.gpu.handle, executor, queue}, captured);
+  auto record =
+      std::make_unique<Record>(submission.comm, submission.name, std::move(call), submission.outcomes, *slot,
+                               Place{stream.handle(), executor, queue}, captured);
   record->after = submission.after;
   record->ended = submission.ended;
   record->done = submission.done;
   record->number = submission.number;
+  const ShownCalls::Description shown(submission.comm, submission.name);
   Status enqueued;
   {
     const core::Instance::Unlocked unlocked(instance_);
     const std::lock_guard in_order(stream.submission);  // T3
-    const auto push = [&](auto& calls) {
+    const auto enqueue = [&](auto& calls, auto&& push) {
       {
         const std::lock_guard lock(executor.mutex);
-        calls.push(std::move(record));
+        push(calls);
         executor.notify(calls);
       }
       enqueued = submission.by_host ? start_when_idle(stream, *slot)
@@ -153,9 +154,9 @@ Status Engine::submit(const Submission& submission, std::unique_ptr<Call> call) 
       record = calls.pop();
     };
     if (captured)
-      push(*captured_calls);
+      enqueue(*captured_calls, [&](CapturedCalls& calls) { calls.push(std::move(record)); });
     else
-      push(*stream.calls);
+      enqueue(*stream.calls, [&](ShownCalls& calls) { calls.push(std::move(record), shown); });
   }
   if (!enqueued.ok()) stream.words.give(*slot);
   if (enqueued.ok() && submission.by_host) {

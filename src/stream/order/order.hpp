@@ -17,6 +17,7 @@
 #include "stream/order/executor.hpp"
 #include "stream/order/record.hpp"
 #include "stream/order/request.hpp"
+#include "stream/order/shown_calls.hpp"
 #include "stream/order/words.hpp"
 
 namespace weft::stream {
@@ -32,13 +33,15 @@ namespace weft::stream::order {
 /// A stream of the program, with the calls that it starts.
 struct OrderedStream {
   OrderedStream(const device::UserStream& stream, Words& slots)
-      : gpu(stream), words(slots), calls(std::make_shared<StreamCalls>(slots)) {}
+      : gpu(stream), words(slots), calls(std::make_shared<ShownCalls>(slots, handle())) {}
+  /// As the program knows it.
+  [[nodiscard]] void* handle() const { return gpu.outer != nullptr ? gpu.outer : gpu.handle; }
   const device::UserStream gpu;
   Words& words;
   /// Held while a call is put into the queue and into the stream, in the same order (T3). Taken without the
   /// instance lock: the driver may wait for the stream.
   std::mutex submission;
-  const std::shared_ptr<StreamCalls> calls;
+  const std::shared_ptr<ShownCalls> calls;
   /// Becomes true when the last call that was put into the stream, outside of captures, has ended; null:
   /// none.
   std::shared_ptr<std::atomic<bool>> last_ended;
