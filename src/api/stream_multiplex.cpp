@@ -19,6 +19,7 @@
 #include "coll/construct/communicators.hpp"
 #include "p2p/p2p.hpp"
 #include "stream/multiplex.hpp"
+#include "stream/ordered.hpp"
 
 namespace weft::api {
 namespace {
@@ -46,11 +47,9 @@ Status create(Communicator& parent, int count, const MPIX_Stream* handles, MPI_C
   }
   auto child = coll::duplicate(parent);
   if (!child) return std::move(child).error();
-  if (Status attached = Multiplex::attach(**child, std::move(streams)); !attached.ok()) {
-    (*child)->has_handle = false;
-    (*child)->release();
-    return attached;
-  }
+  Status attached = stream::begin_creation(parent, **child);
+  if (attached.ok()) attached = Multiplex::attach(**child, std::move(streams));
+  WEFT_TRY(stream::end_creation(**child, std::move(attached)));
   *newcomm = api::handle_of(**child);
   return {};
 }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "base/log.hpp"
 #include "coll/bootstrap/group.hpp"
 #include "device/stream_words.hpp"
@@ -167,13 +168,38 @@ Status attach(core::Communicator& comm, core::Ref<Stream> stream) {
       return words;
     }
   }
+  if (Status whole = comm.instance.failures.check(comm); !whole.ok()) {  // since the last exchange
+    (*mailbox)->close_alone(comm);
+    return whole;
+  }
   auto queue = std::make_unique<Queue>(comm, std::move(stream), std::move(*mailbox));
   Streams::of(comm.instance).queues.push_back(queue.get());
   watch_revocations(comm.instance);
-  if (comm.instance.failures.revoked(comm)) queue->cancel_if_of(comm);
   if (ordinary) Order::of(comm)->kernels = queue.get();
   comm.stream = std::move(queue);
   return {};
+}
+
+Status begin_creation(core::Communicator& parent, core::Communicator& child) {
+  child.become_part_of(parent);
+  return parent.instance.failures.check(parent);
+}
+
+Status end_creation(core::Communicator& child, Status attached) {
+  core::FailureDetector& failures = child.instance.failures;
+  if (attached.ok()) attached = failures.check(child);
+  child.part_of = nullptr;
+  if (attached.ok()) {
+    child.has_handle = true;
+    return {};
+  }
+  if (attached.error().code() == Errc::revoked) {
+    child.revoked = false;  // with the parent, here alone: other ranks may have completed the creation
+    static_cast<void>(failures.revoke(child));
+  }
+  WEFT_ASSERT(dynamic_cast<Queue*>(child.stream.get()) == nullptr);  // S8: attach() has checked last
+  child.release();
+  return attached;
 }
 
 Status detach(core::Communicator& comm) {

@@ -15,6 +15,7 @@
 #include "base/log.hpp"
 #include "base/process_watch.hpp"
 #include "stream/order/order.hpp"
+#include "stream/retired_regions.hpp"
 #include "stream/streams.hpp"
 #include "transport/shm/shm.hpp"
 

@@ -15,6 +15,8 @@
 #include "device/kernel/enqueue_protocol.hpp"
 #include "device/pool.hpp"
 #include "stream/cancel.hpp"
+#include "stream/retired_regions.hpp"
+#include "stream/streams.hpp"
 
 namespace weft::stream {
 
@@ -74,14 +76,17 @@ void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 Result<std::unique_ptr<Mailbox>> Mailbox::create(core::Communicator& comm, const device::UserStream& stream,
                                                  bool own_gpus) {
-  std::unique_ptr<Mailbox> mailbox(new Mailbox(comm.instance, static_cast<uint32_t>(comm.size()), stream));
+  std::unique_ptr<Mailbox> mailbox(new Mailbox(comm, stream));
   Descriptor mine{};
   Status made = mailbox->allocate(comm);
   if (made.ok()) made = mailbox->describe(mine);
   mine.mark = uint64_t{mailbox->ranks_} << 32 | static_cast<uint32_t>(comm.rank());
   write_reason(mine.reason, made);
   auto descriptors = gather(comm, mine);
-  if (!descriptors) return std::move(descriptors).error();
+  if (!descriptors) {  // no kernel writes to the region before this rank has given its outcome
+    mailbox->release();
+    return std::move(descriptors).error();
+  }
   if (Status all = first_reason(*descriptors); !all.ok()) {
     mailbox->release();  // no peer has mapped it
     return std::move(all).error();
@@ -98,12 +103,31 @@ Result<std::unique_ptr<Mailbox>> Mailbox::create(core::Communicator& comm, const
   Outcome outcome{};
   write_reason(outcome.reason, mapped);
   auto outcomes = gather(comm, outcome);
-  if (!outcomes) return std::move(outcomes).error();
+  if (!outcomes) {
+    mailbox->close_alone(comm);
+    return std::move(outcomes).error();
+  }
   if (Status all = first_reason(*outcomes); !all.ok()) {
     WEFT_TRY(mailbox->close(comm));
     return std::move(all).error();
   }
   return mailbox;
+}
+
+Mailbox::Mailbox(const core::Communicator& comm, const device::UserStream& stream)
+    : instance_(comm.instance),
+      context_(comm.id),
+      ranks_(static_cast<uint32_t>(comm.size())),
+      stream_(stream),
+      peers_(ranks_) {
+  retired().free_unmapped();
+  retired().begin_mapping(context_);
+}
+
+RetiredRegions& Mailbox::retired() const {
+  auto& regions = Streams::of(instance_).retired;
+  if (regions == nullptr) regions = std::make_unique<RetiredRegions>(instance_);
+  return *regions;
 }
 
 Mailbox::~Mailbox() {
@@ -215,6 +239,13 @@ void Mailbox::unmap() {
       log::write(log::Level::warn, "%s", closed.error().message().c_str());
     peer.base = 0;
   }
+  retired().end_mapping(context_);
+}
+
+void Mailbox::close_alone(const core::Communicator& comm) {
+  unmap();
+  if (region_.base != 0) retired().retire(comm, region_);
+  region_.base = 0;
 }
 
 Status Mailbox::close(core::Communicator& comm) {
@@ -222,9 +253,12 @@ Status Mailbox::close(core::Communicator& comm) {
   auto idle = gather(comm, nothing);  // no kernel writes to a peer any more
   unmap();
   auto unmapped = gather(comm, nothing);
-  if (!idle) return std::move(idle).error();
-  if (!unmapped) return std::move(unmapped).error();
+  if (!idle || !unmapped) {
+    close_alone(comm);
+    return std::move(!idle ? idle : unmapped).error();
+  }
   release();
+  retired().free_unmapped();
   return {};
 }
 

@@ -14,6 +14,8 @@
 
 namespace weft::stream {
 
+class RetiredRegions;
+
 class Mailbox {
  public:
   /// Collective over `comm`; every rank gets the same outcome. Errc::unsupported, with the rank and its
@@ -26,11 +28,11 @@ class Mailbox {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
   /// Collective, when no kernel uses the regions any more. Unmaps the peers' regions, then frees the own
-  /// region.
+  /// region; if that fails, as close_alone().
   [[nodiscard]] Status close(core::Communicator& comm);
-  /// Instead of close() when a rank has failed or the communicator is revoked. Keeps the own region until the
-  /// process ends, since kernels of peers may still write to it.
-  void close_alone() { unmap(); }
+  /// Instead of close() when a rank has failed or the communicator is revoked. Kernels of peers may still
+  /// write to the own region: it is freed when they have unmapped it (retired_regions.hpp).
+  void close_alone(const core::Communicator& comm);
   /// Makes the kernels of the communicator leave, now and later.
   void cancel() { __atomic_store_n(&fault_->cancelled, 1, __ATOMIC_RELEASE); }
 
@@ -60,8 +62,7 @@ class Mailbox {
   static constexpr uint64_t kSelfBufferBytes = sizeof(device::kernel::enqueue::PeerChannel::payload);
 
  private:
-  Mailbox(core::Instance& instance, uint32_t ranks, const device::UserStream& stream)
-      : instance_(instance), ranks_(ranks), stream_(stream), peers_(ranks) {}
+  Mailbox(const core::Communicator& comm, const device::UserStream& stream);
   static constexpr uint64_t kControl = 4096;
   [[nodiscard]] uint64_t bytes() const;
   [[nodiscard]] Status allocate(core::Communicator& comm);
@@ -72,8 +73,10 @@ class Mailbox {
   [[nodiscard]] Status initialize_counters();
   void unmap();
   void release();
+  [[nodiscard]] RetiredRegions& retired() const;
 
   core::Instance& instance_;
+  const core::ContextId context_;
   const uint32_t ranks_;
   const device::UserStream stream_;
   int self_ = 0;             // rank

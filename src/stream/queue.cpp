@@ -276,11 +276,12 @@ Status Queue::close() {
                  "before MPI_Comm_free");
   WEFT_TRY(settle());
   if (mailbox_->cancelled() || !comm_.instance.failures.check(comm_).ok()) {
-    mailbox_->close_alone();
+    mailbox_->close_alone(comm_);
     return {};
   }
-  WEFT_TRY(mailbox_->close(comm_));
-  return report_fault();
+  Status closed = mailbox_->close(comm_);
+  if (!closed.ok() && comm_.instance.failures.check(comm_).ok()) return closed;
+  return report_fault();  // after a failure or revocation it has been closed alone
 }
 
 }  // namespace weft::stream

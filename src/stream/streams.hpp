@@ -13,16 +13,18 @@ class Engine;
 }
 class Canceller;
 class Queue;
+class RetiredRegions;
 
 /// Created by the first user of `of()`.
 struct Streams final : core::RetainedState {
   Streams();
   ~Streams() override;
   [[nodiscard]] static Streams& of(core::Instance& instance);
-  std::vector<Queue*> queues;             ///< all, for MPI_Finalize
-  std::unique_ptr<Canceller> canceller;   ///< null: no thread
-  std::unique_ptr<order::Engine> engine;  ///< null: no call was enqueued in stream order
-  bool watches_revocations = false;       ///< revoked communicators cancel their kernels
+  std::vector<Queue*> queues;               ///< all, for MPI_Finalize
+  std::unique_ptr<Canceller> canceller;     ///< null: no thread
+  std::unique_ptr<order::Engine> engine;    ///< null: no call was enqueued in stream order
+  std::unique_ptr<RetiredRegions> retired;  ///< null: no communicator has had a queue
+  bool watches_revocations = false;         ///< revoked communicators cancel their kernels
 };
 
 }  // namespace weft::stream

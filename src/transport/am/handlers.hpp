@@ -16,7 +16,7 @@ namespace weft::transport::am {
 using HandlerId = uint8_t;
 /// First ids of the layers' blocks.
 inline constexpr HandlerId kP2pHandlers = 0, kMemoryHandlers = 32, kRmaHandlers = 48, kSpawnHandlers = 64,
-                           kFailureHandlers = 80;
+                           kFailureHandlers = 80, kStreamHandlers = 96;
 
 /// Smallest message: id and padding.
 inline constexpr size_t kMinMessage = 8;
