@@ -140,7 +140,7 @@ class Links(unittest.TestCase):
         self.assertEqual(wanted - set(listed), set())
 
     def test_files_of_the_tree(self):
-        """Links lead to files of the source tree, also those that the site resolves by itself."""
+        """Links lead to files of the source tree, also links that the site resolves by itself."""
         found = 0
         for name in blocks.pages(ROOT):
             text = re.sub(r"(?ms)^```.*?^```$|`[^`\n]*`", "", read(name))
