@@ -37,7 +37,7 @@ install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/ompi_info.sh DESTINATION ${r
 install(DIRECTORY ${WEFT_GENERATED_DIR}/include/ ${CMAKE_SOURCE_DIR}/include/ DESTINATION ${root}include
         FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 
-install(TARGETS weft_msgq weft_jax weft_torch LIBRARY DESTINATION ${root}lib)
+install(TARGETS weft_msgq weft_jax weft_torch weft_python LIBRARY DESTINATION ${root}lib)
 
 # --- launcher ---
 if(TARGET mpiexec)

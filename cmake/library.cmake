@@ -60,10 +60,15 @@ weft_portable(weft_jax)
 # Loaded by weft_mpi.torch. Python has the functions of its interface, and passes the addresses of all others.
 add_library(weft_torch MODULE ${CMAKE_SOURCE_DIR}/src/torch/queue.cpp ${CMAKE_SOURCE_DIR}/src/torch/queue_type.cpp
                               ${CMAKE_SOURCE_DIR}/src/torch/issue.cpp ${CMAKE_SOURCE_DIR}/src/torch/module.cpp
-                              ${CMAKE_SOURCE_DIR}/src/torch/take_lock.c)
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/torch/take_lock.c PROPERTIES COMPILE_OPTIONS -fno-exceptions)
-target_compile_features(weft_torch PRIVATE cxx_std_20)
-set_target_properties(weft_torch PROPERTIES CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden)
-target_include_directories(weft_torch PRIVATE ${CMAKE_SOURCE_DIR}/src)
-target_link_options(weft_torch PRIVATE -static-libstdc++ -static-libgcc LINKER:--exclude-libs,ALL)
-weft_portable(weft_torch)
+                              ${CMAKE_SOURCE_DIR}/src/python/type.cpp ${CMAKE_SOURCE_DIR}/src/python/take_lock.c)
+# Loaded by weft_mpi.arrays.
+add_library(weft_python MODULE ${CMAKE_SOURCE_DIR}/src/python/buffer.cpp ${CMAKE_SOURCE_DIR}/src/python/type.cpp
+                               ${CMAKE_SOURCE_DIR}/src/python/view.cpp ${CMAKE_SOURCE_DIR}/src/python/take_lock.c)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/python/take_lock.c PROPERTIES COMPILE_OPTIONS -fno-exceptions)
+foreach(module weft_torch weft_python)
+  target_compile_features(${module} PRIVATE cxx_std_20)
+  set_target_properties(${module} PROPERTIES CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden)
+  target_include_directories(${module} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_link_options(${module} PRIVATE -static-libstdc++ -static-libgcc LINKER:--exclude-libs,ALL)
+  weft_portable(${module})
+endforeach()

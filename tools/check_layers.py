@@ -18,7 +18,8 @@ OWN = {
     "mpiexec": {"base", "launch"},
     "debugger": set(),
     "jax": set(),
-    "torch": set(),
+    "python": set(),
+    "torch": {"python"},
     "fortran": {"api"},
     "compat": {"api", "datatype"},
 }

@@ -11,7 +11,7 @@ from declarations import SOURCES, declarations, without_noise
 
 # Folders of src/ that are not checked: base, device and launch serve the process, whose log, settings, driver and
 # environment they hold; compat and fortran define variables of other ABIs; the others are programs of their own.
-UNCHECKED = ("compat", "fortran", "base", "debugger", "device", "jax", "launch", "mpiexec", "torch")
+UNCHECKED = ("compat", "fortran", "base", "debugger", "device", "jax", "launch", "mpiexec", "python", "torch")
 # Types of objects that register themselves with base/, and of the pools whose objects are handles.
 SELF_REGISTERED = (
     r"(?:config::\w+|counters::Counter|log::SlowPath|events::Event|Received|PathCounters|OperationCounters)\b"

@@ -2,8 +2,6 @@
 # weft is the command line of the Weft MPI library. The commands use only the public API of the library.
 """The command line of the Weft MPI library, and its parts for programs: buffer, and the packages torch and jax."""
 
-from weft_mpi.arrays import buffer as buffer
-
 try:
     from weft_mpi._commit import COMMIT as __commit__
     from weft_mpi._version import VERSION as __version__
@@ -12,8 +10,13 @@ except ImportError:  # run from the source tree, not from a prefix
 
 
 def __getattr__(name):
-    """weft_mpi.stream(comm, stream), stream_comm(comm, stream): MPI calls in the order of a GPU stream. Loaded at their
-    first use."""
+    """weft_mpi.buffer(x): a buffer for mpi4py; stream(comm, stream), stream_comm(comm, stream): MPI calls in the order of a
+    GPU stream. Loaded at their first use."""
+    if name == "buffer":
+        from weft_mpi import arrays
+
+        globals()[name] = arrays.buffer
+        return arrays.buffer
     if name in ("stream", "stream_comm"):
         from weft_mpi import order
 

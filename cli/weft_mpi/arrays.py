@@ -1,33 +1,39 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Arrays: buffers for mpi4py of arrays that it examines slowly (PyTorch), not at all (bfloat16), or wrongly. An array is
-# examined once; later calls with the same object compare its address and size. Imports no library of arrays.
+# Arrays: buffers for mpi4py of arrays that it examines slowly (PyTorch), not at all (bfloat16), or wrongly. The module
+# libweft_python.so (src/python) describes arrays of PyTorch 2.10 and later in each call. Others are examined here once; later
+# calls with the same object compare its address and size. Imports no library of arrays.
 from __future__ import annotations
 
 import ctypes
+import os
 import weakref
 from collections import namedtuple
 
+from weft_mpi import prefix
+
+MODULE = "libweft_python.so"
 _Memory = namedtuple("_Memory", "address count kind readonly owner")
 
-# Element types: type of ctypes, or None; name in mpi4py, or handle of the standard ABI and of weft.h; size in bytes.
+# Element types: format of the module struct, or None; name in mpi4py, or handle of the standard ABI and of weft.h, which is
+# passed where there is no format; size in bytes; DLDataTypeCode.
 _ELEMENTS = {
-    "int8": (ctypes.c_int8, "INT8_T", 1),
-    "int16": (ctypes.c_int16, "INT16_T", 2),
-    "int32": (ctypes.c_int32, "INT32_T", 4),
-    "int64": (ctypes.c_int64, "INT64_T", 8),
-    "uint8": (ctypes.c_uint8, "UINT8_T", 1),
-    "uint16": (ctypes.c_uint16, "UINT16_T", 2),
-    "uint32": (ctypes.c_uint32, "UINT32_T", 4),
-    "uint64": (ctypes.c_uint64, "UINT64_T", 8),
-    "float32": (ctypes.c_float, "FLOAT", 4),
-    "float64": (ctypes.c_double, "DOUBLE", 8),
-    "bool": (ctypes.c_bool, "C_BOOL", 1),
-    "complex64": (None, "C_FLOAT_COMPLEX", 8),
-    "complex128": (None, "C_DOUBLE_COMPLEX", 16),
-    "float16": (None, 0x24A, 2),
-    "bfloat16": (None, 0x24B, 2),
-    "float8_e4m3fn": (None, 0x242, 1),
-    "float8_e5m2": (None, 0x246, 1),
+    "int8": ("b", "INT8_T", 1, 0),
+    "int16": ("h", "INT16_T", 2, 0),
+    "int32": ("i", "INT32_T", 4, 0),
+    "int64": ("l", "INT64_T", 8, 0),
+    "uint8": ("B", "UINT8_T", 1, 1),
+    "uint16": ("H", "UINT16_T", 2, 1),
+    "uint32": ("I", "UINT32_T", 4, 1),
+    "uint64": ("L", "UINT64_T", 8, 1),
+    "float32": ("f", "FLOAT", 4, 2),
+    "float64": ("d", "DOUBLE", 8, 2),
+    "bool": ("?", "C_BOOL", 1, 6),
+    "complex64": (None, "C_FLOAT_COMPLEX", 8, 5),
+    "complex128": (None, "C_DOUBLE_COMPLEX", 16, 5),
+    "float16": (None, 0x24A, 2, 2),
+    "bfloat16": (None, 0x24B, 2, 4),
+    "float8_e4m3fn": (None, 0x242, 1, 10),
+    "float8_e5m2": (None, 0x246, 1, 12),
 }
 _BY_CODE = {"i": "int", "u": "uint", "f": "float", "c": "complex"}  # of typestr in array interfaces
 _BY_NUMBER = ["int", "uint", "float", None, "bfloat", "complex", "bool"]  # DLDataTypeCode
@@ -115,10 +121,16 @@ def _of_jax(x) -> _Memory:
 
 
 # For each library: how an array is examined, and what is compared in later calls.
-_TORCH = (_of_torch, lambda x: (x.data_ptr(), x.numel(), x.is_contiguous()))
+_TORCH = (
+    _of_torch,
+    lambda x: (x.data_ptr(), x.numel(), x.dtype, x.is_contiguous(), x.is_conj(), x.is_neg()),
+)
 _CUPY = (_of_interface, lambda x: (x.data.ptr, x.size, x.strides))
 _JAX = (_of_jax, lambda x: x.is_deleted())
-_INTERFACE = (_of_interface, lambda x: [_interface(x).get(key) for key in ("data", "shape", "strides")])
+_INTERFACE = (
+    _of_interface,
+    lambda x: [_interface(x).get(key) for key in ("data", "shape", "strides", "typestr", "mask")],
+)
 _DLPACK = (_of_dlpack, None)
 
 
@@ -140,29 +152,34 @@ def _library_of(kind: type):
     raise TypeError(f"weft_mpi.buffer: {kind.__module__}.{kind.__name__} is no array")
 
 
+def _classify(kind: type):
+    """Returns what the module does with arrays of a type: True: returns them as they are, False: calls _buffer_of; a tuple of
+    DLPack's interface in C and of two methods: describes them. DLPack has no notion of read only, which arrays of JAX are."""
+    library = _libraries[kind] = _library_of(kind)
+    if library is None:
+        return True
+    exchange = getattr(kind, "__dlpack_c_exchange_api__", None)
+    # Other subclasses of tensors may have no memory of their own.
+    exact = (kind.__module__, kind.__qualname__) in (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"))
+    return (exchange, kind.is_neg, kind.is_conj) if exact and exchange is not None else False
+
+
 _libraries: dict = {}
 _known: dict = {}  # by id(): entries of _examine()
+_KINDS = {name: number for number, name in enumerate(_ELEMENTS)}
 
 
-def _class_of(memory: _Memory) -> type:
-    element, _, size = _ELEMENTS[memory.kind]
-    array = element * memory.count if element else ctypes.c_ubyte * (memory.count * size)
-    return type("View", (array,), {"__slots__": ("owner",)})
-
-
-def _datatype_of(memory: _Memory):
-    element, datatype, _ = _ELEMENTS[memory.kind]
-    if element is not None:
-        return None
+def _datatype_of(number: int):
+    """Returns the datatype that is passed beside the buffer of such elements."""
     from mpi4py import MPI
 
+    _, datatype, _, _ = _ELEMENTS[list(_ELEMENTS)[number]]
     return getattr(MPI, datatype) if isinstance(datatype, str) else MPI.Datatype.fromhandle(datatype)
 
 
 def _examine(x, library):
-    """Examines an array; returns (weak reference, how it is compared, what is compared, how views are made, address,
-    whether views are complete buffers, datatype or None, readonly) and its owner. Keeps the entry for as long as the array
-    lives."""
+    """Examines an array; returns (weak reference, how it is compared, what is compared, arguments of the module's function make
+    but the last, which is the owner) and its owner. Keeps the entry for as long as the array lives."""
     examine, compared = library
     memory = examine(x)
     try:
@@ -171,42 +188,33 @@ def _examine(x, library):
     except TypeError:
         reference = None
     key = compared(x) if compared is not None else None
-    datatype, make = _datatype_of(memory), _class_of(memory).from_address
-    complete = datatype is None and not memory.readonly
-    entry = (reference, compared, key, make, memory.address, complete, datatype, memory.readonly)
+    entry = (reference, compared, key, (_KINDS[memory.kind], memory.address, memory.count, memory.readonly))
     if reference is not None:
         _known[number] = entry
     return entry, memory.owner
 
 
-def buffer(x):
-    """Returns a buffer of an array for mpi4py: comm.Allreduce(buffer(x), buffer(y)). PyTorch, CuPy, JAX (to send), and objects
-    with __cuda_array_interface__ or DLPack, which must be contiguous; arrays of NumPy are returned as they are. The first
-    call with an array examines it, later ones compare its address and size only. The buffer keeps the array alive.
-
-    Work of a GPU on the array must be complete, as for every buffer of mpi4py. Raises TypeError."""
+def _buffer_of(x):
+    """Returns the buffer of an array that the module does not describe."""
     entry = _known.get(id(x))
     if entry is not None:
-        _, compared, key, make, address, complete, _, _ = entry
-        if complete and compared(x) == key:  # the entry of another object with this identity has gone with that object
-            view = make(address)
-            view.owner = x
-            return view
-    return _any_buffer(x, entry)
-
-
-def _any_buffer(x, entry):
-    """Returns the buffer of an array that is new, has changed, or is no buffer by itself."""
+        _, compared, key, arguments = entry
+        if compared(x) == key:  # the entry of another object with this identity has gone with that object
+            return _make(*arguments, x)
     kind = type(x)
-    if kind not in _libraries:
-        _libraries[kind] = _library_of(kind)
-    library, owner = _libraries[kind], x
+    library = _libraries.get(kind) or _library_of(kind)
     if library is None:
         return x
-    if entry is None or entry[1](x) != entry[2]:
-        entry, owner = _examine(x, library)
-    view = entry[3](entry[4])
-    view.owner = owner
-    if entry[7]:
-        view = memoryview(view).toreadonly()
-    return view if entry[6] is None else [view, entry[6]]
+    (_, _, _, arguments), owner = _examine(x, library)
+    return _make(*arguments, owner)
+
+
+def _load():
+    """Returns the functions buffer and make of the module."""
+    function = ctypes.PyDLL(os.path.join(prefix.find(), "lib", MODULE)).weft_python_buffer
+    function.argtypes, function.restype = [ctypes.py_object] * 4, ctypes.py_object
+    kinds = [(format or "", size, code) for format, _, size, code in _ELEMENTS.values()]
+    return function(kinds, _classify, _buffer_of, _datatype_of)
+
+
+buffer, _make = _load()

@@ -3,10 +3,18 @@
 #pragma once
 #include <vector>
 
-#include "torch/python.hpp"
+#include "python/interface.hpp"
 #include "torch/queue.hpp"
 
 namespace weft::torch {
+
+using python::data_of;
+using python::dealloc;
+using python::kGreater;
+using python::make_type;
+using python::none;
+using python::Ref;
+using python::WithoutLock;
 
 /// Gives up what operations refer to.
 void release(const std::vector<Watched>& done);
@@ -41,7 +49,7 @@ class Held {
   Ref name_, keep_;
 };
 
-/// The same for operations that the watching thread has found complete, without Python's lock.
+/// Gives up what the operations refer to that the watching thread, without Python's lock, has found complete.
 void release_complete(Queue& queue);
 
 /// Returns the queue of an object of the type Queue.

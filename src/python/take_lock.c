@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Takes Python's lock. In C: libgcc is part of the module, so that no frame of C++ can end an exception of
 // another library's copy, such as that of pthread_exit().
-#include "torch/take_lock.h"
+#include "python/take_lock.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@ static void wait_for_end_of_process(void* unused) {
   for (;;) pause();
 }
 
-void weft_torch_take_lock(struct PyThreadState* state) {
+void weft_python_take_lock(struct PyThreadState* state) {
   pthread_cleanup_push(wait_for_end_of_process, NULL);
   PyEval_RestoreThread(state);
   pthread_cleanup_pop(0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Takes Python's lock again.
  */
-#ifndef WEFT_TORCH_TAKE_LOCK_H
-#define WEFT_TORCH_TAKE_LOCK_H
+#ifndef WEFT_PYTHON_TAKE_LOCK_H
+#define WEFT_PYTHON_TAKE_LOCK_H
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -12,7 +12,7 @@ struct PyThreadState;
 /* PyEval_RestoreThread(). A thread that needs the lock while Python ends does not return, as from Python 3.14
  * on: earlier versions call pthread_exit(), and without the lock no object can be destroyed.
  */
-void weft_torch_take_lock(struct PyThreadState* state);
+void weft_python_take_lock(struct PyThreadState* state);
 
 #ifdef __cplusplus
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Python's stable interface, as far as the module uses it, so that one module serves all versions of Python 3
+// Python's stable interface, as far as the modules use it, so that one module serves all versions of Python 3
 // from 3.9 on and no build needs Python's headers. Objects are opaque: no field is read.
 #pragma once
 #include <cstddef>
 #include <utility>
 
-#include "torch/take_lock.h"
+#include "python/take_lock.h"
 
 extern "C" {
 
@@ -19,7 +19,7 @@ struct PyMethodDef {
   int flags;
   const char* doc;
 };
-constexpr int METH_VARARGS = 1, METH_NOARGS = 4;
+constexpr int METH_VARARGS = 1, METH_NOARGS = 4, METH_O = 8;
 
 struct PyType_Slot {
   int slot;
@@ -32,11 +32,29 @@ struct PyType_Spec {
   unsigned flags;
   PyType_Slot* slots;
 };
-constexpr int Py_tp_call = 50, Py_tp_dealloc = 52, Py_tp_methods = 64, Py_tp_new = 65;
-constexpr unsigned Py_TPFLAGS_DEFAULT = 1u << 18;
+constexpr int Py_bf_getbuffer = 1, Py_tp_call = 50, Py_tp_clear = 51, Py_tp_dealloc = 52, Py_tp_methods = 64,
+              Py_tp_new = 65, Py_tp_traverse = 71;
+constexpr unsigned Py_TPFLAGS_DEFAULT = 1u << 18, Py_TPFLAGS_HAVE_GC = 1u << 14;
+using visitproc = int (*)(PyObject*, void*);
+
+/// Part of the stable interface since Python 3.11, and the same in 3.9.
+struct Py_buffer {
+  void* buf;
+  PyObject* obj;
+  Py_ssize_t len;
+  Py_ssize_t itemsize;
+  int readonly;
+  int ndim;
+  const char* format;
+  Py_ssize_t* shape;
+  Py_ssize_t* strides;
+  Py_ssize_t* suboffsets;
+  void* internal;
+};
+constexpr int PyBUF_WRITABLE = 1, PyBUF_FORMAT = 4, PyBUF_ND = 8, PyBUF_STRIDES = 0x10 | PyBUF_ND;
 
 extern PyObject _Py_NoneStruct, _Py_TrueStruct, _Py_FalseStruct;
-extern PyObject* PyExc_RuntimeError;
+extern PyObject *PyExc_BufferError, *PyExc_RuntimeError;
 extern PyObject PyBaseObject_Type;
 
 void Py_IncRef(PyObject*);
@@ -58,6 +76,9 @@ PyObject* PyObject_CallMethodObjArgs(PyObject*, PyObject* name, ...);
 int PyObject_RichCompareBool(PyObject*, PyObject*, int operation);
 Py_ssize_t PyObject_Size(PyObject*);
 void PyObject_Free(void*);
+void PyObject_GC_Del(void*);
+void PyObject_GC_UnTrack(void*);
+PyObject* PyCFunction_NewEx(PyMethodDef*, PyObject* self, PyObject* module);
 PyObject* PyType_FromSpec(PyType_Spec*);
 PyObject* PyType_GenericAlloc(PyObject* type, Py_ssize_t count);
 PyObject* PyUnicode_InternFromString(const char*);
@@ -72,6 +93,7 @@ PyObject* PyTuple_GetItem(PyObject*, Py_ssize_t);  // borrowed
 PyObject* PyList_New(Py_ssize_t);
 Py_ssize_t PyList_Size(PyObject*);
 PyObject* PyList_GetItem(PyObject*, Py_ssize_t);  // borrowed
+int PyList_SetItem(PyObject*, Py_ssize_t, PyObject* owned);
 int PyList_Append(PyObject*, PyObject*);
 int PyList_SetSlice(PyObject*, Py_ssize_t begin, Py_ssize_t end, PyObject* items);
 PyObject* PyCapsule_New(void*, const char* name, void (*destroy)(PyObject*));
@@ -79,7 +101,7 @@ void* PyCapsule_GetPointer(PyObject*, const char* name);
 
 }  // extern "C"
 
-namespace weft::torch {
+namespace weft::python {
 
 constexpr int kGreater = 4;  ///< Py_GT
 
@@ -112,7 +134,7 @@ class Ref {
 class WithoutLock {
  public:
   WithoutLock() : state_(PyEval_SaveThread()) {}
-  ~WithoutLock() { weft_torch_take_lock(state_); }
+  ~WithoutLock() { weft_python_take_lock(state_); }
   WithoutLock(const WithoutLock&) = delete;
   WithoutLock& operator=(const WithoutLock&) = delete;
 
@@ -125,8 +147,8 @@ inline PyObject* none() {
   return &_Py_NoneStruct;
 }
 
-/// The size of Python's own part of each object, which depends on the version; a pointer to the data of the
-/// module follows.
+/// The size of Python's own part of each object, which depends on the version; the data of the module, or a
+/// pointer to them, follow.
 size_t object_header();
 template <class Data>
 Data*& data_of(PyObject* self) {
@@ -143,4 +165,4 @@ void dealloc(PyObject* self) {
   Py_DecRef(type.get());  // that of the object
 }
 
-}  // namespace weft::torch
+}  // namespace weft::python
