@@ -5,6 +5,7 @@
 # usage: extensions.py BUILT WHEEL [FOLDER]; FOLDER: mpi4jax and its own tests instead, in an environment there. Status 77
 # without mpi4py or JAX.
 import glob
+import importlib.util
 import os
 import re
 import subprocess
@@ -53,6 +54,22 @@ def run(code, folder, *paths, python=sys.executable, **variables):
     return done.stdout.splitlines()
 
 
+def page_commands():
+    """Returns the commands of docs/pytorch.md that install extensions."""
+    source = os.path.normpath(os.path.join(HERE, "..", ".."))
+    spec = importlib.util.spec_from_file_location("blocks", os.path.join(source, "tools", "docs", "blocks.py"))
+    blocks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(blocks)
+    path = os.path.join(source, "docs", "pytorch.md")
+    with open(path, encoding="utf-8") as file:
+        found = blocks.parse(file.read(), path)
+    commands = [line for block in found if block.value == "test/mpi4py/extensions.py" and block.mark == "tested"
+                for line in block.text.splitlines() if line.startswith("pip ")]  # fmt: skip
+    if not any("mpi4jax" in line for line in commands):
+        raise SystemExit(f"docs/pytorch.md has the commands {commands}")
+    return commands
+
+
 def suite(folder, work, environment):
     """Runs mpi4jax's own tests, of its source distribution, with 1 and 2 processes; returns the failures as a text."""
     python = os.path.join(folder, "bin", "python")
@@ -82,15 +99,16 @@ def mpi4jax(folder):
     if not os.path.exists(pip):
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     environment = {**os.environ, "PATH": BIN + os.pathsep + os.environ["PATH"], "JAX_PLATFORMS": "cpu",
-                   "MPI4JAX_NO_WARN_JAX_VERSION": "1"}  # fmt: skip
-    for packages in (["jax", "numpy", "cython", "nanobind", "setuptools", "wheel", "pytest"],
-                     ["--no-binary", "mpi4py", "mpi4py==4.1.2"],
-                     ["--no-build-isolation", "--no-binary", "mpi4jax", "mpi4jax"]):  # fmt: skip
-        command = [pip, "install", "-q", "--disable-pip-version-check", "--no-cache-dir", *packages]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            print(f"skipped: {packages[-1]} can't be installed: {done.stderr.strip()[-300:]}")
+                   "MPI4JAX_NO_WARN_JAX_VERSION": "1", "PIP_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}  # fmt: skip
+    reached = False  # a registry of packages; after that, what can't be installed is a failure
+    for line in [*page_commands(), "pip install pytest"]:
+        done = subprocess.run([pip, *line.split()[1:]], env=environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0 and not reached:
+            print(f"skipped: {line}: {done.stderr.strip()[-300:]}")
             return SKIPPED
+        if done.returncode != 0:
+            raise SystemExit(f"{line}: {done.stdout}{done.stderr}")
+        reached = True
     with tempfile.TemporaryDirectory() as work:
         printed = run(JAX, work, python=os.path.join(folder, "bin", "python"), JAX_PLATFORMS="cpu")
         if printed != ["9.0"] * 2:
