@@ -74,6 +74,11 @@ def _interface(x) -> dict:
     return getattr(x, "__cuda_array_interface__", None) or x.__array_interface__
 
 
+def _compared_interface(x):
+    found = _interface(x)
+    return found["data"], found["shape"], found["typestr"], found.get("strides")
+
+
 def _of_interface(x) -> _Memory:
     """The memory that an array interface describes, of GPU or of host memory."""
     found = _interface(x)
@@ -127,10 +132,7 @@ _TORCH = (
 )
 _CUPY = (_of_interface, lambda x: (x.data.ptr, x.size, x.strides))
 _JAX = (_of_jax, lambda x: x.is_deleted())
-_INTERFACE = (
-    _of_interface,
-    lambda x: [_interface(x).get(key) for key in ("data", "shape", "strides", "typestr", "mask")],
-)
+_INTERFACE = (_of_interface, _compared_interface)
 _DLPACK = (_of_dlpack, None)
 
 
@@ -165,7 +167,9 @@ def _classify(kind: type):
 
 
 _libraries: dict = {}
-_known: dict = {}  # by id(): entries of _examine()
+# By id(): how an array is compared, what is compared, a view that does not own the array, the datatype beside it or None, and a
+# weak reference to the array.
+_known: dict = {}
 _KINDS = {name: number for number, name in enumerate(_ELEMENTS)}
 
 
@@ -177,44 +181,35 @@ def _datatype_of(number: int):
     return getattr(MPI, datatype) if isinstance(datatype, str) else MPI.Datatype.fromhandle(datatype)
 
 
-def _examine(x, library):
-    """Examines an array; returns (weak reference, how it is compared, what is compared, arguments of the module's function make
-    but the last, which is the owner) and its owner. Keeps the entry for as long as the array lives."""
-    examine, compared = library
-    memory = examine(x)
-    try:
-        number = id(x)
-        reference = weakref.ref(x, lambda _: _known.pop(number, None)) if compared is not None else None
-    except TypeError:
-        reference = None
-    key = compared(x) if compared is not None else None
-    entry = (reference, compared, key, (_KINDS[memory.kind], memory.address, memory.count, memory.readonly))
-    if reference is not None:
-        _known[number] = entry
-    return entry, memory.owner
-
-
 def _buffer_of(x):
-    """Returns the buffer of an array that the module does not describe."""
-    entry = _known.get(id(x))
-    if entry is not None:
-        _, compared, key, arguments = entry
-        if compared(x) == key:  # the entry of another object with this identity has gone with that object
-            return _make(*arguments, x)
+    """Returns the buffer of an array that the module does not describe, and that is new or has changed. The module compares the
+    array later, for as long as it lives."""
     kind = type(x)
     library = _libraries.get(kind) or _library_of(kind)
     if library is None:
         return x
-    (_, _, _, arguments), owner = _examine(x, library)
-    return _make(*arguments, owner)
+    examine, compared = library
+    memory = examine(x)
+    arguments = (_KINDS[memory.kind], memory.address, memory.count, memory.readonly)
+    number = id(x)
+    try:
+        # An entry goes with its array, so another array with this identity never finds it.
+        reference = weakref.ref(x, lambda _: _known.pop(number, None)) if compared is not None else None
+    except TypeError:
+        reference = None
+    if reference is not None:
+        view = _make(*arguments, None)
+        view, datatype = view if isinstance(view, list) else (view, None)
+        _known[number] = (compared, compared(x), view, datatype, reference)
+    return _make(*arguments, memory.owner)
 
 
 def _load():
     """Returns the functions buffer and make of the module."""
     function = ctypes.PyDLL(os.path.join(prefix.find(), "lib", MODULE)).weft_python_buffer
-    function.argtypes, function.restype = [ctypes.py_object] * 4, ctypes.py_object
+    function.argtypes, function.restype = [ctypes.py_object] * 5, ctypes.py_object
     kinds = [(format or "", size, code) for format, _, size, code in _ELEMENTS.values()]
-    return function(kinds, _classify, _buffer_of, _datatype_of)
+    return function(kinds, _known, _classify, _buffer_of, _datatype_of)
 
 
 buffer, _make = _load()

@@ -38,13 +38,14 @@ struct Type {
 struct Module {
   Ref view_type;
   Ref classify, examine, datatype_of;  ///< functions of arrays.py
+  Ref known;                           ///< its dictionary of arrays, by their addresses as objects
   std::vector<Kind> kinds;
   std::array<std::array<int, kMaxBytes>, kCodes>
       numbers{};  ///< of kinds, by code and bytes of DLPack; -1: none
   // Types are added, never changed, so that they are read without a lock.
   static constexpr size_t kMaxTypes = 32;
   std::array<Type, kMaxTypes> types{};
-  std::atomic<size_t> known = 0;
+  std::atomic<size_t> type_count = 0;
   std::mutex adding;
 
   const Type* find(PyObject* type) const;
@@ -52,13 +53,26 @@ struct Module {
   const Type* add(PyObject* type);
   /// Returns a buffer for mpi4py; null after an error.
   PyObject* buffer(size_t kind, void* address, Py_ssize_t count, bool readonly, PyObject* owner);
+  /// The same of an array that arrays.py has examined before; null, perhaps without an exception: it is new
+  /// or has changed.
+  PyObject* remembered(PyObject* array);
   /// The same of an array with DLPack's interface; null, perhaps without an exception: arrays.py examines it.
   PyObject* described(const Type& type, PyObject* array);
 };
 Module* module = nullptr;
 
+/// Returns a view, with a list around both if there is a datatype; null for null.
+PyObject* with_datatype(Ref view, PyObject* datatype) {
+  if (!view || datatype == &_Py_NoneStruct) return view.release();
+  Ref both(PyList_New(2));
+  if (!both || PyList_SetItem(both.get(), 0, view.release()) != 0 ||
+      PyList_SetItem(both.get(), 1, Ref::borrowed(datatype).release()) != 0)
+    return nullptr;
+  return both.release();
+}
+
 const Type* Module::find(PyObject* type) const {
-  const size_t count = known.load(std::memory_order_acquire);
+  const size_t count = type_count.load(std::memory_order_acquire);
   for (size_t i = 0; i < count; ++i)
     if (types[i].type == type) return &types[i];
   return nullptr;
@@ -86,28 +100,36 @@ const Type* Module::add(PyObject* type) {
   }
   const std::lock_guard lock(adding);
   if (const Type* other = find(type); other != nullptr) return other;
-  const size_t count = known.load(std::memory_order_relaxed);
+  const size_t count = type_count.load(std::memory_order_relaxed);
   if (count == kMaxTypes) return &examined;  // arrays.py takes arrays of all types
   Py_IncRef(type);
   types[count] = made;
-  known.store(count + 1, std::memory_order_release);
+  type_count.store(count + 1, std::memory_order_release);
   return &types[count];
 }
 
 PyObject* Module::buffer(size_t number, void* address, Py_ssize_t count, bool readonly, PyObject* owner) {
   Kind& kind = kinds[number];
   Ref view(make_view(view_type.get(), address, count * kind.units, kind.element, readonly, owner));
-  if (!view || !kind.has_datatype) return view.release();
+  if (!kind.has_datatype) return view.release();
   if (kind.datatype == nullptr) {
     const Ref index(PyLong_FromLongLong(static_cast<long long>(number)));
     kind.datatype = PyObject_CallFunctionObjArgs(datatype_of.get(), index.get(), nullptr);
     if (kind.datatype == nullptr) return nullptr;
   }
-  Ref both(PyList_New(2));
-  if (!both || PyList_SetItem(both.get(), 0, view.release()) != 0 ||
-      PyList_SetItem(both.get(), 1, Ref::borrowed(kind.datatype).release()) != 0)
+  return with_datatype(std::move(view), kind.datatype);
+}
+
+PyObject* Module::remembered(PyObject* array) {
+  const Ref id(PyLong_FromVoidPtr(array));
+  if (!id) return nullptr;
+  const Ref entry(Ref::borrowed(PyDict_GetItemWithError(known.get(), id.get())));
+  if (!entry || PyTuple_Size(entry.get()) < 4) return nullptr;
+  const Ref now(PyObject_CallFunctionObjArgs(PyTuple_GetItem(entry.get(), 0), array, nullptr));
+  if (!now || PyObject_RichCompareBool(now.get(), PyTuple_GetItem(entry.get(), 1), kEqual) != 1)
     return nullptr;
-  return both.release();
+  return with_datatype(Ref(copy_view(view_type.get(), PyTuple_GetItem(entry.get(), 2), array)),
+                       PyTuple_GetItem(entry.get(), 3));
 }
 
 PyObject* Module::described(const Type& type, PyObject* array) {
@@ -134,15 +156,18 @@ PyObject* buffer_of(PyObject* /*self*/, PyObject* array) {
   if (type == nullptr) type = module->add(kind.get());
   if (type == nullptr) return nullptr;
   if (type->action == Type::Action::returned) return Ref::borrowed(array).release();
-  if (type->action == Type::Action::described) {
-    PyObject* const found = module->described(*type, array);
-    if (found != nullptr) return found;
-    PyErr_Clear();  // arrays.py finds the same error, if it is one
+  PyObject* const found = type->action == Type::Action::described ? module->described(*type, array)
+                                                                  : module->remembered(array);
+  if (found != nullptr) return found;
+  if (PyErr_Occurred() != nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return nullptr;  // KeyboardInterrupt
+    PyErr_Clear();                                                     // arrays.py finds the same error
   }
   return PyObject_CallFunctionObjArgs(module->examine.get(), array, nullptr);
 }
 
-/// make(kind, address, count, readonly, owner): a buffer for mpi4py.
+/// make(kind, address, count, readonly, owner): a buffer for mpi4py. Entries of `known` begin with how an array
+/// is compared, what is compared, a view, and a datatype or None.
 PyObject* make(PyObject* /*self*/, PyObject* arguments) {
   Py_ssize_t kind = 0, count = 0;
   long long address = 0;
@@ -153,17 +178,18 @@ PyObject* make(PyObject* /*self*/, PyObject* arguments) {
                         owner);
 }
 
+constexpr char kHelp[] = R"(buffer($module, x, /)
+--
+
+Returns a buffer of an array for mpi4py: comm.Allreduce(buffer(x), buffer(y)). PyTorch, CuPy, JAX (to send), and
+objects with __cuda_array_interface__ or DLPack, which must be contiguous; arrays of NumPy are returned as they
+are. An array of PyTorch 2.10 and later is described in each call. Others are examined in the first call, and
+later ones compare the address and size only. The buffer keeps the array alive.
+
+Work of a GPU on the array must be complete, as for every buffer of mpi4py. Raises TypeError.)";
+
 PyMethodDef functions[] = {
-    {"buffer", buffer_of, METH_O,
-     "buffer($module, x, /)\n--\n\n"
-     "Returns a buffer of an array for mpi4py: comm.Allreduce(buffer(x), buffer(y)). PyTorch, CuPy, JAX (to "
-     "send), "
-     "and objects\nwith __cuda_array_interface__ or DLPack, which must be contiguous; arrays of NumPy are "
-     "returned "
-     "as they are. An array of\nPyTorch 2.10 and later is described in each call; others are examined in the "
-     "first "
-     "call, and later ones compare the address\nand size only. The buffer keeps the array alive.\n\n"
-     "Work of a GPU on the array must be complete, as for every buffer of mpi4py. Raises TypeError."},
+    {"buffer", buffer_of, METH_O, kHelp},
     {"make", make, METH_VARARGS, nullptr},
 };
 
@@ -193,13 +219,14 @@ bool read_kinds(PyObject* list, Module& made) {
 
 /// Returns the functions buffer and make. kinds: a list; the others: functions of arrays.py. Null after an
 /// error.
-extern "C" WEFT_EXPORT PyObject* weft_python_buffer(PyObject* kinds, PyObject* classify, PyObject* examine,
+extern "C" WEFT_EXPORT PyObject* weft_python_buffer(PyObject* kinds, PyObject* known, PyObject* classify, PyObject* examine,
                                                     PyObject* datatype_of) {
   using namespace weft::python;
   if (module == nullptr) {
     auto made = std::make_unique<Module>();
     made->view_type = Ref(make_view_type());
     if (!made->view_type || !read_kinds(kinds, *made)) return nullptr;
+    made->known = Ref::borrowed(known);
     made->classify = Ref::borrowed(classify);
     made->examine = Ref::borrowed(examine);
     made->datatype_of = Ref::borrowed(datatype_of);

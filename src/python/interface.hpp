@@ -54,7 +54,7 @@ struct Py_buffer {
 constexpr int PyBUF_WRITABLE = 1, PyBUF_FORMAT = 4, PyBUF_ND = 8, PyBUF_STRIDES = 0x10 | PyBUF_ND;
 
 extern PyObject _Py_NoneStruct, _Py_TrueStruct, _Py_FalseStruct;
-extern PyObject *PyExc_BufferError, *PyExc_RuntimeError;
+extern PyObject *PyExc_BufferError, *PyExc_Exception, *PyExc_RuntimeError;
 extern PyObject PyBaseObject_Type;
 
 void Py_IncRef(PyObject*);
@@ -62,6 +62,7 @@ void Py_DecRef(PyObject*);
 unsigned long PyThread_get_thread_ident(void);
 PyThreadState* PyEval_SaveThread(void);
 void PyErr_Clear(void);
+int PyErr_ExceptionMatches(PyObject* exception);
 PyObject* PyErr_Occurred(void);
 PyObject* PyErr_Format(PyObject* exception, const char* format, ...);
 void PyErr_SetString(PyObject* exception, const char* message);
@@ -85,11 +86,13 @@ PyObject* PyUnicode_InternFromString(const char*);
 PyObject* PyUnicode_FromString(const char*);
 PyObject* PyBool_FromLong(long);
 PyObject* PyLong_FromLongLong(long long);
+PyObject* PyLong_FromVoidPtr(void*);
 long PyLong_AsLong(PyObject*);
 long long PyLong_AsLongLong(PyObject*);
 double PyFloat_AsDouble(PyObject*);
 Py_ssize_t PyTuple_Size(PyObject*);
 PyObject* PyTuple_GetItem(PyObject*, Py_ssize_t);  // borrowed
+PyObject* PyDict_GetItemWithError(PyObject*, PyObject* key);  // borrowed
 PyObject* PyList_New(Py_ssize_t);
 Py_ssize_t PyList_Size(PyObject*);
 PyObject* PyList_GetItem(PyObject*, Py_ssize_t);  // borrowed
@@ -103,7 +106,7 @@ void* PyCapsule_GetPointer(PyObject*, const char* name);
 
 namespace weft::python {
 
-constexpr int kGreater = 4;  ///< Py_GT
+constexpr int kEqual = 2, kGreater = 4;  ///< Py_EQ, Py_GT
 
 /// A reference of its own to an object, or null.
 class Ref {

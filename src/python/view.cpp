@@ -81,4 +81,9 @@ PyObject* make_view(PyObject* type, void* address, Py_ssize_t count, const Eleme
   return self;
 }
 
+PyObject* copy_view(PyObject* type, PyObject* view, PyObject* owner) {
+  const View& from = view_of(view);
+  return make_view(type, from.address, from.count, {from.format, from.element}, from.readonly != 0, owner);
+}
+
 }  // namespace weft::python

@@ -17,5 +17,7 @@ PyObject* make_view_type();
 /// Returns a new view of `count` elements; null after an error.
 PyObject* make_view(PyObject* type, void* address, Py_ssize_t count, const Element& element, bool readonly,
                     PyObject* owner);
+/// Returns a new view of the memory of another one; null after an error.
+PyObject* copy_view(PyObject* type, PyObject* view, PyObject* owner);
 
 }  // namespace weft::python

@@ -72,7 +72,7 @@ class Tensor:
         self.array, self.negative, self.conjugate, self.asked, self.code = array, negative, conjugate, 0, code
 
     def is_neg(self):
-        return self.negative
+        return bool(self.negative)
 
     def is_conj(self):
         return self.conjugate
@@ -215,6 +215,30 @@ def check_classes():
         buffer(object())
 
 
+class Interrupted:
+    """Ctrl-C while a question is answered."""
+
+    @property
+    def __array_interface__(self):
+        raise KeyboardInterrupt
+
+    def __bool__(self):
+        raise KeyboardInterrupt
+
+
+def check_interrupt():
+    """Ctrl-C while an array is compared or described ends the program."""
+    compared, described = Gpu(np.ones(4)), Tensor(np.ones(4))
+    buffer(compared)
+    compared.array = described.negative = Interrupted()
+    for x in (compared, described):
+        try:
+            buffer(x)
+        except KeyboardInterrupt:
+            continue
+        raise AssertionError(f"{type(x).__name__}: the interrupt is lost")
+
+
 def check_references():
     """A buffer keeps its array, in a cycle as well, and nothing else does."""
     for make in (Gpu, Tensor):
@@ -311,6 +335,7 @@ check_types()
 check_changes()
 check_described()
 check_classes()
+check_interrupt()
 check_references()
 check_lifetime()
 check_refusals()
