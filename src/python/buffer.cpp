@@ -156,8 +156,8 @@ PyObject* buffer_of(PyObject* /*self*/, PyObject* array) {
   if (type == nullptr) type = module->add(kind.get());
   if (type == nullptr) return nullptr;
   if (type->action == Type::Action::returned) return Ref::borrowed(array).release();
-  PyObject* const found = type->action == Type::Action::described ? module->described(*type, array)
-                                                                  : module->remembered(array);
+  PyObject* const found =
+      type->action == Type::Action::described ? module->described(*type, array) : module->remembered(array);
   if (found != nullptr) return found;
   if (PyErr_Occurred() != nullptr) {
     if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return nullptr;  // KeyboardInterrupt
@@ -166,8 +166,8 @@ PyObject* buffer_of(PyObject* /*self*/, PyObject* array) {
   return PyObject_CallFunctionObjArgs(module->examine.get(), array, nullptr);
 }
 
-/// make(kind, address, count, readonly, owner): a buffer for mpi4py. Entries of `known` begin with how an array
-/// is compared, what is compared, a view, and a datatype or None.
+/// make(kind, address, count, readonly, owner): a buffer for mpi4py. Entries of `known` begin with how an
+/// array is compared, what is compared, a view, and a datatype or None.
 PyObject* make(PyObject* /*self*/, PyObject* arguments) {
   Py_ssize_t kind = 0, count = 0;
   long long address = 0;
@@ -219,8 +219,8 @@ bool read_kinds(PyObject* list, Module& made) {
 
 /// Returns the functions buffer and make. kinds: a list; the others: functions of arrays.py. Null after an
 /// error.
-extern "C" WEFT_EXPORT PyObject* weft_python_buffer(PyObject* kinds, PyObject* known, PyObject* classify, PyObject* examine,
-                                                    PyObject* datatype_of) {
+extern "C" WEFT_EXPORT PyObject* weft_python_buffer(PyObject* kinds, PyObject* known, PyObject* classify,
+                                                    PyObject* examine, PyObject* datatype_of) {
   using namespace weft::python;
   if (module == nullptr) {
     auto made = std::make_unique<Module>();

@@ -31,7 +31,17 @@ def compiled():
     """Returns the loop in C."""
     with tempfile.TemporaryDirectory() as folder:
         library = os.path.join(folder, "loop.so")
-        command = [os.path.join(prefix.find(), "bin", "mpicc"), "-O2", "-shared", "-fPIC", "-x", "c", "-", "-o", library]
+        command = [
+            os.path.join(prefix.find(), "bin", "mpicc"),
+            "-O2",
+            "-shared",
+            "-fPIC",
+            "-x",
+            "c",
+            "-",
+            "-o",
+            library,
+        ]
         subprocess.run(command, input=LOOP, text=True, check=True)
         return ctypes.CDLL(library).loop
 
