@@ -8,6 +8,7 @@ import glob
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -80,11 +81,13 @@ def suite(folder, work, environment):
     subprocess.run(command, env=environment, check=True, capture_output=True)
     (archive,) = glob.glob(os.path.join(work, "mpi4jax-*.tar.gz"))
     subprocess.run(["tar", "-xf", archive, "-C", work], check=True)
+    source = archive[: -len(".tar.gz")]
+    shutil.rmtree(os.path.join(source, "mpi4jax"))  # Python would take it for the package, before the compiled one
     failures = ""
     for processes in (1, 2):
         command = [os.path.join(BIN, "mpiexec"), "-n", str(processes), python, "-m", "pytest", "-q", "-p", "no:cacheprovider",
                    "tests"]  # fmt: skip
-        done = subprocess.run(command, env=environment, cwd=archive[: -len(".tar.gz")], text=True, timeout=1500,
+        done = subprocess.run(command, env=environment, cwd=source, text=True, timeout=1500,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # fmt: skip
         counts = re.findall(r"^.*\bpassed\b.*$", done.stdout, re.MULTILINE)
         print(f"mpi4jax {version}, {processes} processes: {'; '.join(counts)}")
