@@ -7,6 +7,7 @@
 #include "api/handles.hpp"
 #include "api/requests.hpp"
 #include "api/status.hpp"
+#include "api/stream.hpp"
 #include "base/log.hpp"
 #include "device/memory.hpp"
 #include "stream/order/order.hpp"
@@ -403,3 +404,16 @@ Types::~Types() {
 }
 
 }  // namespace weft::api::ordered
+
+namespace weft::api {
+
+void expect_by_poll(std::span<const MPI_Request> handles) {
+  for (const MPI_Request handle : handles) {
+    stream::Request* const request = ordered::kernel_request(handle);
+    if (request == nullptr || request->complete()) continue;
+    auto queue = stream::queue_of(*request->comm);
+    if (queue) static_cast<void>((*queue)->expect(*request));  // checked before the wait
+  }
+}
+
+}  // namespace weft::api

@@ -167,6 +167,19 @@ void poll_once(int count, const MPI_Request* handles) {
   g_instance->poll_once(first_pending(count, handles));
 }
 
+/// Waits until a request of the list is complete; returns its index. Precondition: one is active.
+int wait_for_any(int count, const MPI_Request* handles) {
+  const bool in_stream = g_instance->threaded && any_ordered(count, handles);
+  int index = -1;
+  const auto found = [&] {
+    index = find_completed(count, handles);
+    if (in_stream && index < 0) expect_by_poll({handles, static_cast<size_t>(count)});
+    return index >= 0;
+  };
+  core::wait_until(*g_instance, found, first_pending(count, handles));
+  return index;
+}
+
 /// Fills the status of a complete, null or inactive request without changing the request.
 Status read_status(MPI_Request handle, MPI_Status* status) {
   core::Request* request = completed(handle);
@@ -219,9 +232,7 @@ Status Waitany(int count, MPI_Request* handles, int* index, MPI_Status* status) 
   if (!active) return std::move(active).error();
   if (g_instance->threaded) WEFT_TRY(allow_host(count, handles, ordered::allow_host_wait));
   if (*active == 0) return no_active(index, nullptr, status);
-  core::wait_until(
-      *g_instance, [&] { return (*index = find_completed(count, handles)) >= 0; },
-      first_pending(count, handles));
+  *index = wait_for_any(count, handles);
   return complete_request(&handles[*index], *completed(handles[*index]), status);
 }
 
@@ -246,8 +257,7 @@ Status Waitsome(int incount, MPI_Request* handles, int* outcount, int* indices, 
   if (g_instance->threaded) WEFT_TRY(allow_host(incount, handles, ordered::allow_host_wait));
   *outcount = MPI_UNDEFINED;
   if (*active == 0) return {};
-  core::wait_until(
-      *g_instance, [&] { return find_completed(incount, handles) >= 0; }, first_pending(incount, handles));
+  static_cast<void>(wait_for_any(incount, handles));
   return complete_some(incount, handles, outcount, indices, statuses);
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 #include <weft.h>
 
+#include <span>
+
 #include "base/result.hpp"
 #include "core/request.hpp"
 #include "stream/request.hpp"
@@ -13,6 +15,10 @@ namespace weft::api {
 /// The stream of a live handle; null if the handle is invalid.
 [[nodiscard]] stream::Stream* to_stream(MPIX_Stream handle);
 [[nodiscard]] Error bad_stream(const char* name);
+
+/// Before each poll of a wait for any request of a list: the poll completes requests of kernels, also
+/// if other threads have started operations since the last one.
+void expect_by_poll(std::span<const MPI_Request> handles);
 
 [[nodiscard]] Error enqueued_request();
 /// Error if `request` is of MPIX_*_enqueue, which the host cannot complete.

@@ -117,7 +117,9 @@ Status set_stream(core::Communicator& comm, Stream* stream, Order::Functions fun
   }
   order.set_stream(ordered, functions);
   order.handle = core::Ref<core::Counted>::share(stream);
-  order.pinned_in_order = stream != nullptr && stream->pinned_in_order;
+  const Stream* const hints =
+      stream == nullptr && order.kernels != nullptr ? &order.kernels->stream() : stream;
+  order.pinned_in_order = hints != nullptr && hints->pinned_in_order;
   return {};
 }
 

@@ -68,20 +68,18 @@ Status Queue::check_supported(const coll::Call& call) const {
   return reachable(call.recv, stream_->gpu->device, output);
 }
 
-/// A communicator of one rank: a copy.
-Status Queue::copy_single_rank(const coll::Call& call) {
-  if (!sends(call)) return {};
-  return submit(
-      [&] { return device::enqueue_copy(target_, call.recv.address, call.send.address, call.bytes); });
-}
-
 Status Queue::collective(const coll::Call& call) {
   WEFT_TRY(check_ranks());
   WEFT_TRY(check_supported(call));
   const uint64_t largest = coll::gpu::largest_message(call, {});
   if (largest == 0) return {};
   used_ = true;
-  if (call.size == 1) return copy_single_rank(call);
+  if (call.size == 1) {
+    if (!sends(call)) return {};
+    return turns_.take(comm_.instance, polls_, [&] {
+      return device::enqueue_copy(target_, call.recv.address, call.send.address, call.bytes);
+    });
+  }
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   const trace::Range range("stream.collective");
@@ -104,7 +102,7 @@ Status Queue::collective(const coll::Call& call) {
       view_.publish_collective(collective_name_, target_.handle, *captured)};
   beat.store(launched.call);
   launched.synchronizing = synchronizes(call, plan.protocol) ? 1 : 0;
-  WEFT_TRY(submit([&] {
+  WEFT_TRY(turns_.take(comm_.instance, polls_, [&] {
     return device::enqueue_collective(target_, launched, plan.protocol, plan.blocks, plan.threads);
   }));
   return report_fault();

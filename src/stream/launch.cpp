@@ -242,7 +242,7 @@ Status Queue::launch(const Chosen& required, States states) {
       ++kept_;
   }
   pending_.resize(kept);
-  return submit([&] { return device::enqueue(target_, batch); });
+  return turns_.take(comm_.instance, polls_, [&] { return device::enqueue(target_, batch); });
 }
 
 /// A copy as an operation. Both sides get the largest words that both allow.
@@ -269,7 +269,8 @@ Status Queue::copy_now(const Side& to, const Side& from) {
   if (bytes == 0) return {};
   used_ = true;
   if (to.contiguous() && from.contiguous())
-    return submit([&] { return device::enqueue_copy(target_, to.address(), from.address(), bytes); });
+    return turns_.take(comm_.instance, polls_,
+                       [&] { return device::enqueue_copy(target_, to.address(), from.address(), bytes); });
   auto copy = copy_of(to, from);
   if (!copy) return std::move(copy).error();
   auto captured = capturing();
@@ -279,7 +280,7 @@ Status Queue::copy_now(const Side& to, const Side& from) {
   Chosen required;
   required[0] = true;
   const Batch batch = make_batch({&*copy, 1}, required);
-  return submit([&] { return device::enqueue(target_, batch); });
+  return turns_.take(comm_.instance, polls_, [&] { return device::enqueue(target_, batch); });
 }
 
 Status Queue::copy_later(const Side& to, const Side& from, Request& send, Request& receive) {

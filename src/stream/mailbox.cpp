@@ -150,6 +150,14 @@ uint32_t* Mailbox::status_of(uint32_t state) const {
   return reinterpret_cast<device::kernel::enqueue::Reports*>(fault_)->statuses[state];
 }
 
+Result<bool> Mailbox::has_begun(uint32_t state) const {
+  const auto* const states =
+      reinterpret_cast<const std::byte*>(region_.base + offsetof(MailboxRegion, states));
+  device::kernel::enqueue::State found{};
+  WEFT_TRY(device::copy(&found, {}, states + state * sizeof found, region_, sizeof found));
+  return found.phase != device::kernel::enqueue::State::fresh;
+}
+
 uint64_t Mailbox::simple_capacity() { return collective_region_setting; }
 
 /// Size of the region: messages, then collectives.

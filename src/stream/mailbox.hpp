@@ -44,6 +44,8 @@ class Mailbox {
   [[nodiscard]] uint64_t* collective_beat() const;
   /// Statuses that kernels write, one for each state of an operation.
   [[nodiscard]] uint32_t* status_of(uint32_t state) const;
+  /// Whether a kernel has begun the operation with a state, which no kernel may access now. Reads GPU memory.
+  [[nodiscard]] Result<bool> has_begun(uint32_t state) const;
   /// Returns whether a peer has died: the kernels leave, and nothing can be enqueued any more.
   [[nodiscard]] bool cancelled() const { return __atomic_load_n(&fault_->cancelled, __ATOMIC_ACQUIRE) != 0; }
   /// Address of the own region.

@@ -42,6 +42,7 @@ Status Request::start() {
   auto queue = queue_of(*comm);
   if (!queue) return std::move(queue).error();
   rearm();
+  cancelling = false;
   Status started = collective != nullptr ? (*queue)->start_collective(*this) : (*queue)->start(*this, parts);
   if (!started.ok()) active = false;
   return started;
@@ -200,7 +201,7 @@ Status Queue::enqueue_collectives(std::span<Request* const> requests) {
       return std::find(collectives_.begin(), collectives_.end(), request) != collectives_.end();
     });
   };
-  Status first = any_left() ? await_freed() : Status();
+  Status freed = any_left() ? await_freed() : Status();
   core::wait_until(comm_.instance, [&] { return !enqueuing_; });  // in another thread
   enqueuing_ = true;
   while (any_left()) {
@@ -209,12 +210,10 @@ Status Queue::enqueue_collectives(std::span<Request* const> requests) {
     collective_name_ = request->name;
     Status enqueued = request->collective->run();  // releases the lock
     collective_name_ = nullptr;
-    if (enqueued.ok()) continue;
-    if (first.ok()) first = enqueued.error().copy();
-    request->outcome = std::move(enqueued);
+    if (!enqueued.ok()) request->outcome = std::move(enqueued);
   }
   enqueuing_ = false;
-  return first;
+  return freed;
 }
 
 /// The caller ends the requests: polls don't, so they stay valid while the lock is released.
@@ -224,14 +223,10 @@ void Queue::take_over(std::span<Request* const> requests) {
   core::wait_until(comm_.instance, [&] { return !enqueuing_; });
 }
 
-Status Queue::finish_self(std::span<Request* const> requests) {
-  Status first;
-  for (Request* const request : requests) {
+void Queue::finish_self(std::span<Request* const> requests) {
+  for (Request* const request : requests)
     if (Status outcome = self_messages_.finish(*request); !outcome.ok())
       request->outcome = std::move(outcome);
-    if (first.ok() && !request->outcome.ok()) first = request->outcome.error().copy();
-  }
-  return first;
 }
 
 void Queue::forget(Request& request) {
@@ -254,14 +249,22 @@ Status Queue::await(std::span<Request* const> requests) {
     drop(requests);
     return alive;
   }
-  Status first = finish_self(requests);
+  const bool ended = std::all_of(requests.begin(), requests.end(),
+                                 [](const Request* request) { return request->complete(); });
+  Status cancelled = finish_cancelled(*this, requests);
+  finish_self(requests);
   const Chosen required = entries_of(requests);
-  Status launched = required.any() ? launch(required) : Status();
+  Status launched = required.any() ? launch(required)
+                    : ended        ? Status()
+                                   : turns_.follow(comm_.instance, polls_);
   if (launched.ok()) launched = enqueue_collectives(requests);
+  Status first;
   for (Request* const request : requests) {
+    if (first.ok() && !request->outcome.ok()) first = request->outcome.error().copy();
     self_messages_.drop(*request);  // of a receive that would never complete
     retire(*request);
   }
+  WEFT_TRY(std::move(cancelled));
   WEFT_TRY(std::move(launched));
   WEFT_TRY(std::move(first));
   return report_fault();
@@ -270,8 +273,9 @@ Status Queue::await(std::span<Request* const> requests) {
 Status Queue::finish(std::span<Request* const> requests) {
   take_over(requests);
   Status outcome = check_ranks(), fault;
+  if (outcome.ok()) outcome = finish_cancelled(*this, requests);
   if (outcome.ok()) {
-    static_cast<void>(finish_self(requests));  // each request has its outcome
+    finish_self(requests);
     const Chosen required = entries_of(requests);
     std::vector<PendingOp> launched;
     for (size_t i = 0; i < pending_.size(); ++i) {
@@ -299,6 +303,7 @@ Status Queue::finish(std::span<Request* const> requests) {
   for (Request* const request : requests) {
     if (request->complete()) {
       if (!fault.ok() && request->outcome.ok()) request->outcome = fault.error().copy();
+      if (request->detached) request->destroy();  // cancelled
       continue;
     }
     undo(*request);
@@ -369,11 +374,10 @@ bool Queue::poll() {
     comm_.instance.remove(*this);
     return false;
   }
-  if (enqueuing_) return false;
+  // A launch in each round would keep the stream from becoming idle when rounds are slow.
+  if (enqueuing_ || settling_ != 0) return false;
   const uint64_t now = monotonic_ns();
-  if (now < next_poll_ns_ || caller_ != std::this_thread::get_id() ||
-      turn_.load(std::memory_order_acquire) != next_turn_)
-    return false;
+  if (now < next_poll_ns_ || caller_ != std::this_thread::get_id() || turns_.taken()) return false;
   next_poll_ns_ = now + (tested_ ? kTestIntervalNs : kPollIntervalNs);
   if (mailbox_->cancelled()) return fail_open_requests();
   if (pending_.empty() && !tested_) return false;
@@ -381,6 +385,8 @@ bool Queue::poll() {
   if (!captured.ok() || *captured || (!pending_.empty() && pending_.front().captured)) return false;
   auto idle = device::idle(target_);
   if (!idle.ok() || !*idle) return false;
+  for (Request* const request : std::vector(open_))
+    if (request->cancelling) static_cast<void>(cancel(*request));  // again at the next poll
   const bool ended = complete_finished();
   polls_ = true;
   bool launched = false;

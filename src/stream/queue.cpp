@@ -67,6 +67,8 @@ Status Queue::complete_last() {
 /// Returns the failure of a rank, which ends all operations of the communicator. The kernels may have left
 /// before the failure detector has looked.
 Status Queue::check_ranks() {
+  if (behind_) [[unlikely]]
+    WEFT_TRY(come_behind());
   core::FailureDetector& failures = comm_.instance.failures;
   if (!mailbox_->cancelled() && failures.changes() == 0) [[likely]]
     return {};
@@ -92,18 +94,34 @@ Status Queue::follow(const device::UserStream* stream) {
     return Error(Errc::arg,
                  "the stream belongs to another GPU or context than that of the communicator's creation");
   WEFT_TRY(await_freed());
+  WEFT_TRY(come_behind());
+  auto captured = capturing();
+  if (!captured) return std::move(captured).error();
+  if (used_ && !*captured) WEFT_TRY(check_idle());
   void* const earlier = target_.handle;
   WEFT_TRY(redirect(handle));
-  auto captured = capturing();
-  const device::UserStream before{earlier, target_.context, target_.device};
-  auto captured_before = device::capturing(before);
-  if (!captured) return std::move(captured).error();
-  if (!captured_before) return std::move(captured_before).error();
-  if (*captured || *captured_before || !used_) return {};
-  return device::join(target_, earlier);
+  if (!behind_ && used_) behind_ = earlier;
+  if (behind_ == handle) behind_.reset();
+  return come_behind();
+}
+
+/// Outside of captures: orders later operations behind those in the stream that follow() has left.
+Status Queue::come_behind() {
+  if (!behind_) [[likely]]
+    return {};
+  const device::UserStream earlier{*behind_, target_.context, target_.device};
+  for (const device::UserStream& stream : {target_, earlier}) {
+    auto captured = device::capturing(stream);
+    if (!captured) return std::move(captured).error();
+    if (*captured) return {};
+  }
+  behind_.reset();
+  return turns_.take(comm_.instance, polls_, [&] { return device::join(target_, earlier.handle); });
 }
 
 Status Queue::redirect(void* handle) {
+  core::wait_until(comm_.instance,
+                   [&] { return !turns_.taken(); });  // other threads, into the current stream
   if (!pending_.empty() || !self_messages_.idle() || !collectives_.empty())
     return Error(
         Errc::comm,
@@ -172,6 +190,7 @@ Result<core::Request*> Queue::start_send(const p2p::Buffer& buffer, int dest, in
     start_polling();
   }
   if (started.ok()) return request;
+  self_messages_.drop(*request);
   request->destroy();
   return std::move(started).error();
 }
@@ -193,6 +212,7 @@ Result<core::Request*> Queue::start_receive(const p2p::Buffer& buffer, int sourc
     start_polling();
   }
   if (started.ok()) return request;
+  self_messages_.drop(*request);
   request->destroy();
   return std::move(started).error();
 }
@@ -221,7 +241,7 @@ Status Queue::wait(std::span<Request* const> requests, std::span<const StatusAdd
     if (first.ok()) first = std::move(outcome);
   }
   const Chosen required = entries_of(requests);
-  Status launched = required.any() ? launch(required) : Status();
+  Status launched = required.any() ? launch(required) : turns_.follow(comm_.instance, polls_);
   for (Request* request : requests) retire(*request);
   WEFT_TRY(std::move(launched));
   if (!first.ok()) return first;
@@ -249,8 +269,11 @@ void Queue::start_polling() {
 }
 
 Status Queue::settle() {
-  Status outcome;
+  Status outcome = come_behind();
+  if (!outcome.ok()) return outcome;
+  ++settling_;
   core::wait_until(comm_.instance, [&] { return !used_ || !(outcome = check_idle()).ok(); });
+  --settling_;
   return outcome;
 }
 
@@ -259,6 +282,7 @@ Status Queue::check_idle() {
   if (!captured) return std::move(captured).error();
   if (*captured)
     return Error(Errc::comm, "the communicator's stream is being captured: end the capture first");
+  if (turns_.taken()) return {};  // by another thread, without the lock: not yet in the stream
   auto idle = device::idle(target_);
   if (!idle) return std::move(idle).error();
   used_ = !*idle;

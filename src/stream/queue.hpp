@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "stream/self_messages.hpp"
 #include "stream/side.hpp"
 #include "stream/stream.hpp"
+#include "stream/turns.hpp"
 #include "stream/view.hpp"
 
 namespace weft::stream {
@@ -61,6 +63,8 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] Status finish(std::span<Request* const> requests);
   /// The program tests the request: it completes while the host is in MPI. Error if it was captured.
   [[nodiscard]] Status expect(Request& request);
+  /// The program cancels the request: a receive that no message has matched ends.
+  [[nodiscard]] Status cancel(Request& request);
   /// Before a call that the host executes: enqueues started collectives; with `in_stream`, error if messages
   /// are pending, which the stream would only reach after the call.
   [[nodiscard]] Status before_host_call(bool in_stream);
@@ -115,30 +119,15 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   /// `keep`: the states of the required operations stay allocated.
   enum class States : uint8_t { free, keep };
   [[nodiscard]] Status launch(const Chosen& required, States states = States::free);
-  /// Puts work into the stream, in the order of the calls, without the instance lock: the driver may wait for
-  /// the stream.
-  template <class Work>
-  [[nodiscard]] Status submit(Work&& work) {
-    if (polls_) return work();
-    const uint64_t turn = next_turn_++;
-    const core::Instance::Unlocked unlocked(comm_.instance);
-    for (uint64_t now = turn_.load(std::memory_order_acquire); now != turn;
-         now = turn_.load(std::memory_order_acquire))
-      turn_.wait(now, std::memory_order_acquire);
-    Status submitted = work();
-    turn_.store(turn + 1, std::memory_order_release);
-    turn_.notify_all();
-    return submitted;
-  }
   [[nodiscard]] Status copy_now(const Side& to, const Side& from) override;
   [[nodiscard]] Status copy_later(const Side& to, const Side& from, Request& send, Request& receive) override;
   [[nodiscard]] Status check_supported(const coll::Call& call) const;
-  [[nodiscard]] Status copy_single_rank(const coll::Call& call);
   [[nodiscard]] Status complete_last();
   [[nodiscard]] Status same_capture(bool now) const;
   [[nodiscard]] Result<bool> capturing() const { return device::capturing(target_); }
   [[nodiscard]] uint16_t allocate_state(bool captured);
   [[nodiscard]] Status check_ranks();
+  [[nodiscard]] Status come_behind();
   [[nodiscard]] Status report_fault();
   void drop(std::span<Request* const> requests);
   /// Clears used_ if the stream is idle.
@@ -146,10 +135,12 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   void start_polling();
 
   [[nodiscard]] Status begin(Request& request, std::span<const Part> parts, std::span<const Side> sides);
-  [[nodiscard]] Status finish_self(std::span<Request* const> requests);
+  /// Before a wait: messages to oneself. Each request has its outcome.
+  void finish_self(std::span<Request* const> requests);
   [[nodiscard]] Chosen entries_of(std::span<Request* const> requests);
   [[nodiscard]] bool has_entries(const Request& request) const;
-  /// Enqueues the collectives among the requests, and those started before.
+  /// Enqueues the collectives among the requests, and those started before. Each has its outcome; the error
+  /// returned is of await_freed().
   [[nodiscard]] Status enqueue_collectives(std::span<Request* const> requests);
   /// Makes the stream wait for the messages of requests that the program has freed. With `more`: only if
   /// operations with these sides might not fit a launch with those pending.
@@ -173,8 +164,7 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   std::vector<Request*> open_;        // of ordinary calls: started, and neither complete nor awaited
   std::deque<Request*> collectives_;  // of open_: collectives that are not enqueued, in call order
   size_t kept_ = 0;                   // states of operations that are not pending any more
-  uint64_t next_turn_ = 0;            // of submit()
-  std::atomic<uint64_t> turn_{0};
+  Turns turns_;
   std::thread::id caller_;  // of the last nonblocking call or test: the only thread whose polls launch
   const char* collective_name_ = nullptr;  // of the collective that is enqueued; null: of the current call
   bool enqueuing_ = false;                 // a thread enqueues collectives, and may have released the lock
@@ -182,8 +172,13 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   bool tested_ = false;                    // the program waits on the host for the requests of open_
   bool used_ = false;                      // launched since the stream was last seen idle
   bool registered_ = false;                // in the instance's poller list
+  uint16_t settling_ = 0;                  // threads in settle(), for which the stream has to become idle
   uint64_t next_poll_ns_ = 0;              // time of the next check by poll(), monotonic ns
+  std::optional<void*> behind_;  // stream of earlier operations, while a capture forbids to come behind it
 };
+
+/// Before a wait for the requests: the host waits for the stream if kernels may have matched a cancelled one.
+[[nodiscard]] Status finish_cancelled(Queue& queue, std::span<Request* const> requests);
 
 /// Collective: attaches a stream to `comm`, just created; a stream without GPU is only stored.
 [[nodiscard]] Status attach(core::Communicator& comm, core::Ref<Stream> stream);

@@ -35,8 +35,8 @@ class Request final : public core::Request {
   void destroy() override { slab().destroy(this); }
   /// Starts a persistent request of an ordinary call.
   Status start() override;
-  /// Has no effect (MPI 5.0 section 3.8.4).
-  Status cancel() override { return {}; }
+  /// Ends a receive of an ordinary call that no message has matched (MPI 5.0 section 3.8.4).
+  Status cancel() override;
   [[nodiscard]] core::Operands operands() const override {
     core::Operands of_call;
     of_call.operation = name;
@@ -61,6 +61,9 @@ class Request final : public core::Request {
 
  private:
   const bool ordinary_;
+
+ public:
+  bool cancelling = false;  ///< a receive of an ordinary call that ends if no kernel has matched it
 };
 
 }  // namespace weft::stream

@@ -82,17 +82,17 @@ Status SelfMessages::match() {
       ++receive;
       continue;
     }
-    Request& request = *receive->request;
-    request.completion = {self_, send->side.tag, std::min(send->side.bytes, receive->side.bytes), false};
-    if (send->side.bytes > receive->side.bytes)
-      request.outcome = too_long(send->side.bytes, receive->side.bytes, send->side.tag);
     const Send matched = *send;
     const Receive matching = *receive;
+    Request& request = *matching.request;
+    if (matched.request != nullptr)  // on an error both stay as they were
+      WEFT_TRY(copies_.copy_later(matching.side, matched.side, *matched.request, request));
+    request.completion = {self_, matched.side.tag, std::min(matched.side.bytes, matching.side.bytes), false};
+    if (matched.side.bytes > matching.side.bytes)
+      request.outcome = too_long(matched.side.bytes, matching.side.bytes, matched.side.tag);
     sends_.erase(send);
     receives_.erase(receive);
-    WEFT_TRY(matched.request != nullptr
-                 ? copies_.copy_later(matching.side, matched.side, *matched.request, request)
-                 : copies_.copy_now(matching.side, matched.side));
+    if (matched.request == nullptr) WEFT_TRY(copies_.copy_now(matching.side, matched.side));
     receive = receives_.begin();  // a copy releases the lock: other messages may have come
   }
   return {};
@@ -128,6 +128,11 @@ void SelfMessages::start_receive(const Side& side, Request& request) {
   receives_.push_back({side, &request});
 }
 
+bool SelfMessages::receives(const Request& request) const {
+  return std::any_of(receives_.begin(), receives_.end(),
+                     [&](const Receive& receive) { return receive.request == &request; });
+}
+
 bool SelfMessages::contains(const Request& request) const {
   const auto same = [&](const auto& entry) { return entry.request == &request; };
   return std::any_of(sends_.begin(), sends_.end(), same) ||
@@ -150,9 +155,7 @@ Status SelfMessages::finish(Request& request) {
   for (auto send = unmatched(); send != sends_.end(); send = unmatched()) {
     if (Status put = copy_to_buffer(*send); !put.ok()) return put;
   }
-  const bool waits = std::any_of(receives_.begin(), receives_.end(),
-                                 [&](const Receive& receive) { return receive.request == &request; });
-  if (!waits) return {};
+  if (!receives(request)) return {};
   return Error(Errc::other,
                "a receive from oneself would never complete: its send comes later in the same stream");
 }

@@ -27,13 +27,15 @@ class SelfMessages {
   void start_send(const Side& side, Request& request, bool captured);
   void start_receive(const Side& side, Request& request);
   /// Moves all messages that match a receive, and sets completion and outcome of its request; returns an
-  /// error of a copy.
+  /// error of a copy. If there is no room for a copy in a launch, the message and the receive stay.
   [[nodiscard]] Status match();
   /// Before a wait for the request: puts its message into the buffer if no receive has matched it. Error: it
   /// is a receive without a message.
   [[nodiscard]] Status finish(Request& request);
   /// Whether a message of the request has not been matched.
   [[nodiscard]] bool contains(const Request& request) const;
+  /// Whether a receive of the request has not been matched.
+  [[nodiscard]] bool receives(const Request& request) const;
   /// Forgets the messages of the request, and its reserved part.
   void drop(const Request& request);
   [[nodiscard]] bool idle() const { return sends_.empty() && receives_.empty(); }

@@ -12,16 +12,17 @@
 
 namespace weft::test::enqueued {
 
-/// A stream of this rank's GPU with its handle. `kernels`: the hint weft_stream_kernels.
+/// A stream of this rank's GPU with its handle. `kernels`: the hint weft_stream_kernels; `pinned`: the hint
+/// weft_stream_order_pinned.
 class OrderedStream {
  public:
-  explicit OrderedStream(const char* kernels = "false") {
+  explicit OrderedStream(const char* kernels = "false", const char* pinned = "false") {
     driver().cuStreamCreate(&stream, 1);
     made_ = true;
-    create(kernels);
+    create(kernels, pinned);
   }
   explicit OrderedStream(Stream existing, const char* kernels = "false") : stream(existing) {
-    create(kernels);
+    create(kernels, "false");
   }
   ~OrderedStream() {
     MPIX_Stream_free(&mpi_stream);
@@ -34,12 +35,13 @@ class OrderedStream {
   MPIX_Stream mpi_stream = MPIX_STREAM_NULL;
 
  private:
-  void create(const char* kernels) {
+  void create(const char* kernels, const char* pinned) {
     MPI_Info info;
     MPI_Info_create(&info);
     MPI_Info_set(info, "type", "cudaStream_t");
     MPI_Info_set(info, "weft_stream_order", "true");
     MPI_Info_set(info, "weft_stream_kernels", kernels);
+    MPI_Info_set(info, "weft_stream_order_pinned", pinned);
     MPIX_Info_set_hex(info, "value", &stream, sizeof stream);
     expect_class(MPIX_Stream_create(info, &mpi_stream), MPI_SUCCESS, "MPIX_Stream_create");
     MPI_Info_free(&info);

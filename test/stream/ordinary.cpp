@@ -14,6 +14,8 @@
 
 #include "stream/order_sequences.hpp"
 #include "stream/ordinary_requests.hpp"
+#include "stream/ordinary_streams.hpp"
+#include "stream/ordinary_threads.hpp"
 
 namespace {
 
@@ -246,33 +248,6 @@ void synchronous_sends(const OrderComm& ordered, const Plain& plain) {
   ordered.synchronize();
 }
 
-/// The communicator follows the program to other streams, without a synchronisation, and back.
-void other_streams(const OrderComm& ordered) {
-  const OrderedStream second;
-  Buffer data(Kind::device, 40'000, device), in(Kind::device, 40'000, device);
-  data.write(pattern(40'000, rank, 0));
-  for (int round = 0; round < 6; ++round) {
-    expect_class(MPIX_Comm_set_stream(ordered.comm, round % 3 == 0   ? second.mpi_stream
-                                                    : round % 3 == 1 ? ordered.mpi_stream
-                                                                     : MPIX_STREAM_NULL),
-                 MPI_SUCCESS, "MPIX_Comm_set_stream");
-    MPI_Sendrecv(data.data(), 10'000, MPI_INT, right(), 0, in.data(), 10'000, MPI_INT, left(), 0,
-                 ordered.comm, MPI_STATUS_IGNORE);
-    MPI_Sendrecv(in.data(), 10'000, MPI_INT, left(), 1, data.data(), 10'000, MPI_INT, right(), 1,
-                 ordered.comm, MPI_STATUS_IGNORE);
-  }
-  second.synchronize();
-  ordered.synchronize();
-  expect(data.read() == pattern(40'000, rank, 0), "messages in changing streams");
-  MPI_Request request;
-  MPI_Irecv(in.data(), 4, MPI_INT, left(), 2, ordered.comm, &request);
-  expect_class(MPIX_Comm_set_stream(ordered.comm, second.mpi_stream), MPI_ERR_COMM,
-               "another stream with an open request");
-  MPI_Send(data.data(), 4, MPI_INT, right(), 2, ordered.comm);
-  MPI_Wait(&request, MPI_STATUS_IGNORE);
-  ordered.synchronize();
-}
-
 /// Broken promises, and what kernels cannot do: errors that name the call. No message is under way after one.
 void refused(const OrderComm& ordered) {
   Buffer data(Kind::device, 400, device), pinned(Kind::pinned, 400, device);
@@ -301,6 +276,18 @@ void refused(const OrderComm& ordered) {
   expect_message(MPI_Isend(data.data(), 1, irregular, right(), 0, comm, &request),
                  MPI_ERR_UNSUPPORTED_OPERATION, "MPI_Isend", "irregular");
   MPI_Type_free(&irregular);
+  // A wait returns the errors of its own requests only.
+  MPI_Request list[4];
+  MPI_Status statuses[3];
+  MPI_Iallreduce(MPI_IN_PLACE, words, 4, MPI_INT, MPI_SUM, comm, &list[2]);
+  MPI_Iallreduce(MPI_IN_PLACE, data.data() + 300, 4, MPI_INT, MPI_SUM, comm, &list[3]);
+  expect_class(MPI_Wait(&list[3], MPI_STATUS_IGNORE), MPI_SUCCESS, "a wait behind a wrong collective");
+  MPI_Irecv(data.data(), 4, MPI_INT, left(), 8, comm, &list[0]);
+  MPI_Isend(data.data() + 200, 4, MPI_INT, right(), 8, comm, &list[1]);
+  expect_class(MPI_Waitall(3, list, statuses), MPI_ERR_IN_STATUS, "a list with a wrong collective");
+  expect_class(statuses[0].MPI_ERROR, MPI_SUCCESS, "a receive beside a wrong collective");
+  expect_class(statuses[1].MPI_ERROR, MPI_SUCCESS, "a send beside a wrong collective");
+  expect_class(statuses[2].MPI_ERROR, MPI_ERR_BUFFER, "a wrong collective");
   MPI_Irecv(data.data(), 4, MPI_INT, left(), 9, comm, &request);
   if (ranks > 1) {
     expect_message(MPI_Scan(data.data(), data.data() + 100, 4, MPI_INT, MPI_SUM, comm),
@@ -371,10 +358,16 @@ int main(int argc, char** argv) {
     part("freed", [&] { freed_requests(ordered); });
     part("truncated", [&] { truncated(ordered); });
     part("any_tag", [&] { any_tag_and_neighbors(ordered); });
+    part("cancelled", [&] { cancelled(ordered); });
+    part("no_room", [&] { no_room(ordered); });
     part("threads", [&] { threads(ordered); });
+    part("held_launches", [&] { held_launches(ordered); });
+    part("waits_for_any", [&] { waits_for_any(ordered); });
     part("collectives", [&] { collectives(ordered); });
     part("synchronous_sends", [&] { synchronous_sends(ordered, plain); });
     part("other_streams", [&] { other_streams(ordered); });
+    part("streams_in_captures", [&] { streams_in_captures(ordered, plain); });
+    part("pinned_memory", [&] { pinned_memory(); });
     part("refused", [&] { refused(ordered); });
     part("promises", [&] { promises(); });
     part("graphs", [&] { graphs(ordered, plain, 50, 3), graphs(ordered, plain, 5000, 2); });

@@ -85,6 +85,85 @@ inline void truncated(const OrderComm& ordered) {
   MPIX_Comm_stream_error(ordered.comm, &found);
 }
 
+/// A message to oneself for whose receive there is no room in a launch is received later.
+inline void no_room(const OrderComm& ordered) {
+  constexpr int kPairs = 79;  // unfinished operations, at most
+  const MPI_Comm comm = ordered.comm;
+  Buffer out(Kind::device, 4 * (kPairs + 1), device), in(Kind::device, 4 * (kPairs + 1), device);
+  out.write(pattern(4 * (kPairs + 1), rank, 3));
+  MPI_Request requests[2 * kPairs], last[2];
+  for (int i = 0; i < kPairs; ++i) {
+    MPI_Irecv(in.data() + 4 * i, 1, MPI_INT, rank, i, comm, &requests[2 * i]);
+    MPI_Isend(out.data() + 4 * i, 1, MPI_INT, rank, i, comm, &requests[2 * i + 1]);
+  }
+  const auto receive = [&] {
+    return MPI_Irecv(in.data() + 4 * kPairs, 1, MPI_INT, rank, kPairs, comm, &last[1]);
+  };
+  MPI_Isend(out.data() + 4 * kPairs, 1, MPI_INT, rank, kPairs, comm, &last[0]);
+  expect_class(receive(), MPI_ERR_NO_MEM, "a receive for which there is no room");
+  expect_class(MPI_Waitall(2 * kPairs, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS, "the waits before it");
+  expect_class(receive(), MPI_SUCCESS, "the same receive again");
+  expect_class(MPI_Waitall(2, last, MPI_STATUSES_IGNORE), MPI_SUCCESS, "its wait");
+  ordered.synchronize();
+  expect(in.read() == out.read(), "messages to oneself of a full launch");
+}
+
+/// A receive that no message matches ends when it is cancelled, whether or not a kernel has looked for its
+/// message; a receive that has a message is complete.
+inline void cancelled(const OrderComm& ordered) {
+  const MPI_Comm comm = ordered.comm;
+  Buffer out(Kind::device, 40, device), in(Kind::device, 80, device);
+  for (int form = 0; form < 12; ++form) {
+    const bool launched = form % 2 == 1, matched = form / 2 % 2 == 1;
+    const int peer = form < 8 ? right() : rank, source = form < 8 ? left() : rank;
+    const int tag = 10 + form;  // ranks are not in the same form at the same time
+    const std::string what = ", form " + std::to_string(form);
+    out.write(pattern(40, rank, form));
+    MPI_Request receive, first;
+    MPI_Status status;
+    int flag = 0;
+    MPI_Irecv(in.data(), 10, MPI_INT, source, tag, comm, &receive);
+    if (matched) MPI_Send(out.data(), 10, MPI_INT, peer, tag, comm);
+    if (launched) {  // with the pending receive
+      MPI_Irecv(in.data() + 40, 10, MPI_INT, left(), 2, comm, &first);
+      MPI_Send(out.data(), 10, MPI_INT, right(), 2, comm);
+      MPI_Wait(&first, &status);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (form / 4 == 1)
+      for (int i = 0; i < 20; ++i) MPI_Request_get_status(receive, &flag, MPI_STATUS_IGNORE);
+    MPI_Cancel(&receive);
+    if (form % 3 == 0) {
+      for (flag = 0; flag == 0;) MPI_Test(&receive, &flag, &status);
+    } else {
+      expect_class(MPI_Wait(&receive, form % 3 == 1 ? &status : MPI_STATUS_IGNORE), MPI_SUCCESS,
+                   "a wait for a cancelled receive" + what);
+    }
+    if (form % 3 != 2) {
+      MPI_Test_cancelled(&status, &flag);
+      if (matched && peer == rank) expect(flag == 0, "the receive was complete" + what);
+      if (!matched) expect(flag == 1, "the receive is cancelled" + what);
+      // Whether an earlier message has been seen is up to the stream: it goes to another receive otherwise.
+      if (matched && flag == 1) MPI_Recv(in.data(), 10, MPI_INT, source, tag, comm, MPI_STATUS_IGNORE);
+      ordered.synchronize();
+      if (matched)
+        expect(in.read(0, 40) == pattern(40, source, form), "the message of a cancelled receive" + what);
+    } else if (matched) {
+      ordered.synchronize();
+      if (in.read(0, 40) != pattern(40, source, form))
+        MPI_Recv(in.data(), 10, MPI_INT, source, tag, comm, MPI_STATUS_IGNORE);
+    }
+  }
+  MPI_Request freed;
+  int flag = 0;
+  MPI_Irecv(in.data(), 10, MPI_INT, left(), 5, comm, &freed);
+  for (int i = 0; i < 20; ++i) MPI_Request_get_status(freed, &flag, MPI_STATUS_IGNORE);
+  MPI_Cancel(&freed);
+  MPI_Request_free(&freed);
+  expect_class(MPI_Barrier(comm), MPI_SUCCESS, "a barrier behind a cancelled receive");
+  ordered.synchronize();
+}
+
 /// A receive of any tag from oneself takes no message of a neighborhood collective.
 inline void any_tag_and_neighbors(const OrderComm& ordered) {
   if (ranks > 1) return;
