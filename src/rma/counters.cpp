@@ -63,7 +63,8 @@ Counters::Counters(Window& window, uint32_t notifications)
     : window_(window),
       notifications_(notifications),
       spans_(!window.comm->on_one_host()),
-      peers_(static_cast<size_t>(window.size())) {}
+      peers_(static_cast<size_t>(window.size())),
+      looks_(notifications) {}
 
 uint64_t Counters::offset(uint32_t notification) const {
   return (static_cast<uint64_t>(window_.size()) + notification) * kWord;
@@ -257,9 +258,10 @@ Result<bool> Counters::try_take(uint32_t notification, uint64_t value) {
   // Without kernels of this process, the word in GPU memory is not negative.
   bool enough = table_.base == 0 && static_cast<int64_t>(on_host) >= wanted;
   if (!enough && words_ != nullptr) {
-    const bool changed = table_.base != 0 && on_host != host_seen_;
-    if (!changed && polls_++ % kPollsOfHostWord != 0) return false;
-    host_seen_ = on_host;
+    Look& look = looks_[notification];
+    const bool changed = table_.base != 0 && on_host != look.host_seen;
+    if (!changed && look.polls++ % kPollsOfHostWord != 0) return false;
+    look.host_seen = on_host;
     auto on_gpu = read_gpu(notification);
     if (!on_gpu) return std::move(on_gpu).error();
     enough = static_cast<int64_t>(on_host + *on_gpu) >= wanted;

@@ -110,12 +110,17 @@ class Counters {
   device::HostRegistration pinned_;  ///< of `host_`
   std::vector<Peer> peers_;
   uint64_t discarded_ = 0;  ///< values before atomic operations
-  unsigned polls_ = 0;      ///< of try_take()
-  uint64_t host_seen_ = 0;  ///< the word in host memory when try_take() last read that in GPU memory
   device::Memory table_;
   device::abi::WindowStatus* status_ = nullptr;
   std::unique_ptr<KernelQueue> queue_;
   device::RemoteWrites remote_writes_ = device::RemoteWrites::ordered;  ///< into the window memory
+  /// Of try_take(), for each notification: calls, and the word in host memory when the one in GPU memory was
+  /// last read.
+  struct Look {
+    unsigned polls = 0;
+    uint64_t host_seen = 0;
+  };
+  std::vector<Look> looks_;
 };
 
 }  // namespace weft::rma

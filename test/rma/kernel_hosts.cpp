@@ -147,6 +147,22 @@ void with_the_host() {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/// The host finds a notification by a kernel of its own host also if it tests several in turn.
+void tests_in_turn() {
+  const HostWindow window;
+  window.run(1, [&](KernelWindow in_kernel, int) {
+    expect(in_kernel.notify(Thread(), rank, 1) == Error::none, "notify");
+  });
+  constexpr int kTests = 100;
+  int found = 0, other = 0;
+  for (int i = 0; i < kTests && found == 0; ++i) {
+    MPIX_Win_test_notify(window.win, 0, 1, &other);
+    MPIX_Win_test_notify(window.win, 1, 1, &found);
+  }
+  expect(found == 1 && other == 0, "a notification that is tested in turn with another one");
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 /// Counters that are freed take all that kernels have put with them.
 void counters_again() {
   HostWindow window;
@@ -218,6 +234,7 @@ int main(int argc, char** argv) {
   many_threads();
   sizes();
   with_the_host();
+  tests_in_turn();
   counters_again();
   refusals();
   return weft::test::finish(failures);
