@@ -282,7 +282,9 @@ class Window {
   WEFT_DEVICE_FUNCTION static Error shared(Thread, Error error) { return error; }
 #ifdef __CUDACC__
   WEFT_DEVICE_FUNCTION static Error shared(Warp, Error error) {
-    return static_cast<Error>(largest(static_cast<uint32_t>(error)));
+    const uint32_t all = largest(static_cast<uint32_t>(error));
+    __syncwarp();  // what one thread has waited for is visible to all; the shuffles order no accesses
+    return static_cast<Error>(all);
   }
   WEFT_DEVICE_FUNCTION static uint32_t largest(uint32_t value) {
     for (int distance = 16; distance != 0; distance /= 2) {

@@ -246,7 +246,11 @@ WEFT_DEVICE_FUNCTION void copy_words(Scope scope, uint64_t to_address, uint64_t 
 /// A value of thread 0 of the scope, for all of it. Synchronises the scope.
 WEFT_DEVICE_FUNCTION uint64_t broadcast(Thread, uint64_t value) { return value; }
 #ifdef __CUDACC__
-WEFT_DEVICE_FUNCTION uint64_t broadcast(Warp, uint64_t value) { return __shfl_sync(~0u, value, 0); }
+WEFT_DEVICE_FUNCTION uint64_t broadcast(Warp, uint64_t value) {
+  const uint64_t all = __shfl_sync(~0u, value, 0);
+  __syncwarp();  // the shuffle orders no accesses to memory
+  return all;
+}
 WEFT_DEVICE_FUNCTION uint64_t broadcast(Block scope, uint64_t value) {
   __shared__ uint64_t word;
   if (scope.index() == 0) word = value;
