@@ -42,6 +42,7 @@ bool load(Cuda& cuda) {
   find(library, "emucuda_forbidden", cuda.forbidden);
   find(library, "emucuda_last_forbidden", cuda.last_forbidden);
   find(library, "emucuda_fail", cuda.fail);
+  find(library, "emucuda_hold", cuda.hold);
   find(library, "emucuda_delay", cuda.delay);
   find(library, "emucuda_peer", cuda.peer);
   find(library, "emucuda_live", cuda.live);

@@ -95,6 +95,7 @@ struct Cuda {
   unsigned long (*forbidden)() = nullptr;
   const char* (*last_forbidden)() = nullptr;
   int (*fail)(const char*) = nullptr;
+  unsigned long (*hold)(const char*) = nullptr;
   void (*delay)(unsigned) = nullptr;
   void (*peer)(int) = nullptr;
   unsigned long (*live)() = nullptr;

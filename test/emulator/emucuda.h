@@ -13,6 +13,9 @@ const char* emucuda_last_forbidden(void);
 /// Replaces the list of injected faults, e.g. "cuMemcpyAsync:3:700,op:1:700"; "" for none. Restarts the
 /// counts.
 int emucuda_fail(const char* list);
+/// Weft's calls of a driver function wait, before they have an effect, until the next emucuda_hold(""). Null:
+/// no change. Returns the number of calls that wait.
+unsigned long emucuda_hold(const char* symbol);
 /// Sets the delay of stream operations in microseconds.
 void emucuda_delay(unsigned microseconds);
 /// Enables or disables peer access.

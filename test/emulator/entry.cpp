@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: cuGetProcAddress returns instrumented functions for Weft, which count calls and inject
 // faults. The exported functions, for the application, are not instrumented.
+#include <sched.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -29,6 +30,8 @@ struct CallLog {
   std::string last_forbidden;
   bool strict = false;
   std::FILE* file = nullptr;  // EMUCUDA_LOG
+  std::string held;           // function whose calls wait
+  unsigned long waiting = 0;  // calls of it
 };
 
 thread_local int weft_depth = 0;
@@ -72,6 +75,19 @@ Code injected(const char* name) {
   return kSuccess;
 }
 
+/// Keeps a call from its effect while emucuda_hold() names its function.
+void wait_while_held(const char* name) {
+  for (bool counted = false;; ::sched_yield()) {
+    const auto lock = lock_world();
+    CallLog& log = call_log();
+    if (const bool held = log.held == name; held != counted) {
+      log.waiting += held ? 1 : -1UL;
+      counted = held;
+    }
+    if (!counted) return;
+  }
+}
+
 /// Writes numbers that are no addresses: sizes, values, flags.
 template <class T>
 void log_argument(std::FILE* file, T argument) {
@@ -97,6 +113,7 @@ struct Instrumented<Function, Name> {
       }
       if (const Code code = injected(Name::text); code != kSuccess) return code;
     }
+    wait_while_held(Name::text);
     ++weft_depth;
     const Code code = Function(arguments...);
     --weft_depth;
@@ -196,6 +213,11 @@ EMUCUDA_CONTROL int emucuda_fail(const char* list) {
   const auto lock = lock_world();
   call_log().faults.clear();
   return parse_faults(list, call_log().faults) ? 0 : -1;
+}
+EMUCUDA_CONTROL unsigned long emucuda_hold(const char* symbol) {
+  const auto lock = lock_world();
+  if (symbol != nullptr) call_log().held = symbol;
+  return call_log().waiting;
 }
 EMUCUDA_CONTROL void emucuda_delay(unsigned microseconds) {
   const auto lock = lock_world();
