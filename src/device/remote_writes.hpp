@@ -18,7 +18,7 @@ enum class RemoteWrites : uint8_t {
 /// How kernels of the GPU of `memory` see data that adapters have written there
 /// (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING). Makes up to three calls of the driver.
 [[nodiscard]] RemoteWrites order_of_remote_writes(const Memory& memory);
-/// Returns when kernels of the GPU of `memory`, also those that run, see all data whose arrival an adapter
+/// Returns when kernels of the GPU of `memory`, also running ones, see all data whose arrival an adapter
 /// has reported to the CPU. Does not wait for kernels.
 [[nodiscard]] Status flush_remote_writes(const Memory& memory);
 

@@ -91,7 +91,7 @@ long PyLong_AsLong(PyObject*);
 long long PyLong_AsLongLong(PyObject*);
 double PyFloat_AsDouble(PyObject*);
 Py_ssize_t PyTuple_Size(PyObject*);
-PyObject* PyTuple_GetItem(PyObject*, Py_ssize_t);  // borrowed
+PyObject* PyTuple_GetItem(PyObject*, Py_ssize_t);             // borrowed
 PyObject* PyDict_GetItemWithError(PyObject*, PyObject* key);  // borrowed
 PyObject* PyList_New(Py_ssize_t);
 Py_ssize_t PyList_Size(PyObject*);

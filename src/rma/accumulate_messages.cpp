@@ -110,7 +110,7 @@ void Messages::on_accumulate(core::ProcessId source, const AccumulateMessage& me
   }
 }
 
-/// Answers the running operation if it has ended, and executes those that wait. Returns whether any
+/// Answers the running operation if it has ended, and executes waiting ones. Returns whether any
 /// progressed.
 bool Messages::advance(Updates& updates) {
   bool progressed = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What kernels wait for, as a wait of this process: `weft hang` and `weft top` show it.
+// The waits of kernels as a wait of this process: `weft hang` and `weft top` show it.
 #include <utility>
 
 #include "base/clock.hpp"

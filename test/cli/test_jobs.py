@@ -141,8 +141,12 @@ def test_enqueued_collectives():
     text = conclude(rank.format(0, 1) + of_stream + enqueued.format(5) + pending)
     assert "waits for rank 1; rank 1 has enqueued it behind MPIX_Recv_enqueue\n" in text
     assert 'behind it: MPIX_Allreduce_enqueue on "sums" (2 ranks)\n' in text
-    assert "possible deadlock: a stream of rank 0 waits in MPIX_Allreduce_enqueue for rank 1, a stream of rank 1" in text
-    found = json.loads(states.conclude(first + rank.format(2, 1) + of_host + enqueued.format(4), whole=True, json=True)[1])
+    assert (
+        "possible deadlock: a stream of rank 0 waits in MPIX_Allreduce_enqueue for rank 1, a stream of rank 1" in text
+    )
+    found = json.loads(
+        states.conclude(first + rank.format(2, 1) + of_host + enqueued.format(4), whole=True, json=True)[1]
+    )
     assert found["ranks"][0]["waits_for"] == found["ranks"][0]["not_enqueued"] == [1]
     assert found["ranks"][0]["stream"] == "stream 0x40"
 
