@@ -92,5 +92,6 @@ int main(int argc, char** argv) {
   if (failures == 0) std::printf("rank %d: the waits ended\n", rank);
   std::fflush(stdout);
   while (kill(dying, 0) == 0) usleep(1000);  // mpiexec shall see its end first
+  usleep(300'000);                           // the others name the first process that has ended
   _exit(failures == 0 ? 0 : 1);              // a job with a dead process cannot be finalised
 }
