@@ -275,6 +275,8 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
   auto duplicate = coll::duplicate(comm);
   if (!duplicate) return std::move(duplicate).error();
   (*duplicate)->become_part_of(comm);  // whose revocation ends the creation
+  core::FailureDetector& failures = comm.instance.failures;
+  if (failures.revoked(comm)) failures.revoke(**duplicate);  // meanwhile: the peers leave
   Window* const window = slab().create(core::Ref<core::Communicator>(*duplicate));
   if (window == nullptr) return Error(Errc::no_mem, "too many windows: free some");
   const core::Ref<Window> guard(window);
