@@ -19,7 +19,7 @@ def add_parser(subparsers):
         "Exit status: 0: no rank waits; 1: some ranks wait.",
     )
     parser.add_argument(
-        "pid", type=int, nargs="?", help="a process of the job on this host (default: search for a job)"
+        "pid", type=int, nargs="?", help="a process of the job on this host, or its mpiexec (default: search for a job)"
     )
     find.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")

@@ -367,12 +367,14 @@ Result<int> print_waits(pid_t process, bool json) {
   std::vector<JobState> jobs;
   if (process == 0)
     jobs = read_jobs(all_processes(), &unreadable);
-  else if (!read_jobs({process}, &unreadable, false).empty())
+  else
     jobs = jobs_of_process(process);
-  if (jobs.empty() && process != 0)
+  if (jobs.empty() && process != 0) {
+    static_cast<void>(read_jobs({process}, &unreadable, false));
     return Error(Errc::arg, "process " + std::to_string(process) + " is not a rank of a job of this user" +
                                 (unreadable.empty() ? "" : " (" + unreadable + ")") +
-                                ": specify the process of the program itself, not of mpiexec or a shell");
+                                ", and has started none: specify a process of the program, or its mpiexec");
+  }
   const auto is_singleton = [](const JobState& job) { return job.singleton(); };
   const auto alone = std::count_if(jobs.begin(), jobs.end(), is_singleton);
   if (jobs.empty())

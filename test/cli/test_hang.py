@@ -256,7 +256,9 @@ def test_spawned_jobs(weft, program):
 
 
 def test_no_job(weft):
-    refused = weft("hang", str(os.getpid()))
+    with subprocess.Popen(["sleep", "60"]) as sleeping:
+        refused = weft("hang", str(sleeping.pid))
+        sleeping.kill()
     assert refused.status == 2 and "is not a rank" in refused.err
     refused = weft("hang", str(1 << 22))
     assert refused.status == 2 and "is not a rank" in refused.err
@@ -266,6 +268,9 @@ def test_several_jobs(weft, program):
     jobs = [start("-n", "2", program, "ring") for _ in range(2)]
     try:
         until(lambda: "jobs run here: specify" in weft("hang").err)
+        for job in jobs:  # by the process of mpiexec
+            found = until(lambda job=job: weft("hang", str(job.pid), "--json").out)
+            assert len(json.loads(found)["ranks"]) == 2
     finally:
         for job in jobs:
             job.terminate()
