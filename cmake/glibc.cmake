@@ -17,6 +17,7 @@ set(stubs_libpthread.so.0
     pthread_barrier_destroy pthread_barrier_init pthread_barrier_wait pthread_getspecific pthread_join
     pthread_key_create pthread_key_delete pthread_kill pthread_mutex_trylock pthread_once pthread_rwlock_rdlock
     pthread_rwlock_unlock pthread_rwlock_wrlock pthread_setspecific pthread_sigmask
+    GLIBC_2.3.3 __pthread_register_cancel __pthread_unregister_cancel __pthread_unwind_next
     GLIBC_2.3.4 pthread_getaffinity_np pthread_setaffinity_np
     GLIBC_2.12 pthread_setname_np)
 set(stubs_libdl.so.2 GLIBC_2.2.5 dladdr dlclose dlerror dlopen dlsym GLIBC_2.3.3 dlinfo)
