@@ -40,6 +40,7 @@ struct Progress {
   int exit_code = kLostCode;
   std::optional<StartFailure> failure;
   bool over = false;  ///< nothing is left
+  bool lost = false;  ///< the supervisor was killed
 };
 
 /// The launcher's connection of the rank, which it inherits; -1 if there is none (PMIx).
@@ -87,9 +88,7 @@ void read_event(int control, Progress& progress) {
   const ssize_t n = ::recv(control, &event, sizeof event, 0);
   if (n < 0 && errno == EINTR) return;
   if (n != sizeof event) {
-    progress.over = true;  // the rank was killed with it
-    report_failure(progress,
-                   {kLostCode, "the supervisor of " + name_of(progress.pid) + " was killed", false});
+    progress.over = progress.lost = true;
     return;
   }
   if (event.kind == Event::started) {
@@ -170,6 +169,9 @@ int guard(const std::vector<std::string>& given, char** argv, char** environment
   ::close(null);
   supervise(*supervisor, progress);
   if (!kill_descendants(kKillTimeoutSeconds, {})) print_message("some processes cannot be killed");
+  if (progress.lost)  // only now: the launcher kills this process at once
+    report_failure(progress,
+                   {kLostCode, "the supervisor of " + name_of(progress.pid) + " was killed", false});
   if (progress.failure) {
     print_message("cannot start '" + words[0] + "' (" + std::strerror(progress.failure->error) + ")");
     return progress.failure->error == ENOENT ? kNotFoundCode : kNotStartedCode;
