@@ -35,13 +35,7 @@ class AnyStream {
       ordered_.emplace(kind == 1 ? "true" : "false");
       return;
     }
-    driver().cuStreamCreate(&stream_, 1);
-    MPI_Info info;
-    MPI_Info_create(&info);
-    MPI_Info_set(info, "type", "cudaStream_t");
-    MPIX_Info_set_hex(info, "value", &stream_, sizeof stream_);
-    expect_class(MPIX_Stream_create(info, &plain_), MPI_SUCCESS, "MPIX_Stream_create");
-    MPI_Info_free(&info);
+    make_stream(stream_, plain_);
   }
   ~AnyStream() {
     if (ordered_) return;

@@ -53,17 +53,22 @@ inline void poll_until_idle(Stream stream) {
   while (driver().cuStreamQuery(stream) != 0) nanosleep(&kPause, nullptr);
 }
 
+/// Creates a stream of this rank's GPU, without hints.
+inline void make_stream(Stream& stream, MPIX_Stream& mpi_stream) {
+  driver().cuStreamCreate(&stream, 1);
+  MPI_Info info;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "type", "cudaStream_t");
+  MPIX_Info_set_hex(info, "value", &stream, sizeof stream);
+  expect_class(MPIX_Stream_create(info, &mpi_stream), MPI_SUCCESS, "MPIX_Stream_create");
+  MPI_Info_free(&info);
+}
+
 /// A stream of this rank's GPU and its communicator.
 class StreamComm {
  public:
   explicit StreamComm(MPI_Comm parent = MPI_COMM_WORLD) {
-    driver().cuStreamCreate(&stream, 1);
-    MPI_Info info;
-    MPI_Info_create(&info);
-    MPI_Info_set(info, "type", "cudaStream_t");
-    MPIX_Info_set_hex(info, "value", &stream, sizeof stream);
-    expect_class(MPIX_Stream_create(info, &mpi_stream), MPI_SUCCESS, "MPIX_Stream_create");
-    MPI_Info_free(&info);
+    make_stream(stream, mpi_stream);
     expect_class(MPIX_Stream_comm_create(parent, mpi_stream, &comm), MPI_SUCCESS, "MPIX_Stream_comm_create");
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   }
