@@ -6,6 +6,7 @@ import re
 import resource
 import selectors
 import socket
+import statistics
 import subprocess
 from collections import defaultdict
 
@@ -144,9 +145,13 @@ class Run:
     def mean(self, key, stage):
         return sum(line[key] for line in self.at(stage)) / self.started
 
+    def median(self, key, stage):
+        """The lower one of two in the middle: a thread of the network library makes some processes larger."""
+        return statistics.median_low(line[key] for line in self.at(stage))
+
     def private(self, stage):
-        """KiB of private memory of a process since its start, mean."""
-        return self.mean("private", stage) - self.mean("private", "start")
+        """KiB of private memory of a process since its start."""
+        return self.median("private", stage) - self.median("private", "start")
 
     def mean_count(self, kind):
         return sum(counts[kind] for counts in self.counts.values()) / self.started
