@@ -294,6 +294,84 @@ TEST(Ofi, KilledPeerIsDetected) {
   EXPECT_EQ(text(codes), "0 -9 -9 ");
 }
 
+/// Sends the key of a buffer and the own pid to process 0, and stops until process 0 kills it.
+void provide_and_stop(Process& process) {
+  static std::vector<std::byte> data(4 << 20);
+  BufferInfo info{};
+  auto registered = process.net->register_buffer(0, Buffer{data.data(), data.size(), {}}, info.rkey.data());
+  CHECK(registered.ok());
+  info.rkey_size = registered->rkey_size;
+  info.length = static_cast<size_t>(::getpid());
+  process.send(0, &info, sizeof info);
+  CHECK(process.poll_until([&] { return process.net->idle(); }));
+  ::raise(SIGSTOP);
+}
+
+// Another process has found the failure: nothing waits for the peer, and its gets end with libfabric's reads,
+// which fail if the process has ended (first peer), or after a time if its host no longer answers (second
+// peer).
+TEST(Ofi, PeerThatOthersHaveFoundDead) {
+  RUN({[](Process& process) {
+         for (const Peer peer : {1u, 2u}) {
+           BufferInfo info{};
+           const auto handler = [&](Peer source, const std::byte* message, size_t) {
+             if (source == peer) std::memcpy(&info, message, sizeof info);
+           };
+           process.send(peer, "x", 1);
+           CHECK(process.deliver_until(handler, [&] { return info.rkey_size != 0; }));
+           const auto pid = static_cast<pid_t>(info.length);
+           std::vector<std::byte> data(4 << 20);
+           GetCompletion end;
+           process.net->get(peer, Buffer{data.data(), data.size(), {}}, {info.rkey.data(), info.rkey_size}, 0,
+                            end);
+           if (peer == 1) ::kill(pid, SIGKILL);
+           process.net->lose(peer);
+           std::byte* const dropped = process.net->reserve(peer, 100);
+           CHECK(dropped != nullptr);
+           process.net->commit(peer, 100);
+           CHECK(process.net->idle());
+           CHECK(process.poll_until([&] { return end.completed; }));
+           CHECK(!end.outcome.ok() && end.outcome.error().code() == Errc::proc_aborted);
+           CHECK(process.losses.empty());
+           ::kill(pid, SIGKILL);
+         }
+       },
+       [](Process& process) {
+         wait_for_byte(process);
+         provide_and_stop(process);
+       },
+       [](Process& process) {
+         wait_for_byte(process);
+         provide_and_stop(process);
+       }});
+  EXPECT_EQ(text(codes), "0 -9 -9 ");
+}
+
+// A process that closes learns of the death of a peer by its heartbeats, at their rate (0.7 s); without them
+// it flushes the messages to that peer for 2 s. A busy machine may delay some of the trials.
+TEST(Ofi, CloseAfterTheDeathOfAPeer) {
+  constexpr double kFlushSeconds = 2;
+  double shortest = kFlushSeconds;
+  for (int trial = 0; trial < 5 && shortest >= kFlushSeconds; ++trial) {
+    std::array<int, 2> seconds{};
+    ASSERT_EQ(::pipe(seconds.data()), 0);
+    RUN({[&](Process& process) {
+           ::usleep(100000);  // until the other process has ended
+           process.send(1, "x", 1);
+           const double begin = now();
+           process.net->close();
+           const double taken = now() - begin;
+           CHECK(::write(seconds[1], &taken, sizeof taken) == sizeof taken);
+         },
+         [](Process&) { ::kill(::getpid(), SIGKILL); }});
+    EXPECT_EQ(text(codes), "0 -9 ");
+    ::close(seconds[1]);
+    ASSERT_EQ(::read(seconds[0], &shortest, sizeof shortest), static_cast<ssize_t>(sizeof shortest));
+    ::close(seconds[0]);
+  }
+  EXPECT_LT(shortest, kFlushSeconds);
+}
+
 TEST(Ofi, BusyPeerIsNotLost) {
   RUN({[](Process& process) {
          synchronise(process, 1);

@@ -12,11 +12,15 @@ namespace {
 
 constexpr uint64_t kFlushTimeoutNs = 2'000'000'000;
 
+bool awaits_answer(const Connection& of, Peer job_size) {
+  return of.peer < job_size && of.last_messages.outstanding();
+}
+
 }  // namespace
 
 void Ofi::send_disconnect(Connection& to) {
   if (to.state != Connection::State::open || to.disconnect_sent || to.pairs.empty()) return;
-  const size_t size = awaits_answer(to) ? 1 : 0;
+  const size_t size = awaits_answer(to, job_size_) ? 1 : 0;
   std::byte* content = reserve(to.peer, size);
   if (content == nullptr) return;
   std::memset(content, 0, size);
@@ -53,7 +57,11 @@ void Ofi::send_disconnects() {
   for (Connection* to : connections_)
     if (to->state == Connection::State::unknown) static_cast<void>(connect(*to));
   progress_until(
-      kFlushTimeoutNs, [&] { return progress(nullptr, SIZE_MAX); },
+      kFlushTimeoutNs,
+      [&] {
+        if (closing_ != nullptr) check_peers();  // else their notices may be among the stored messages
+        return progress(closing_, SIZE_MAX);
+      },
       [&] {
         for (Connection* to : connections_) send_disconnect(*to);  // again where no buffer was free
         return idle();
@@ -62,14 +70,15 @@ void Ofi::send_disconnects() {
 
 void Ofi::close() {
   if (endpoint_ == nullptr) return;
-  send_disconnects();
   Discard discard;
+  closing_ = &discard;
+  send_disconnects();
   const auto step = [&] {
     check_peers();
-    return progress(&discard, SIZE_MAX);
+    return progress(closing_, SIZE_MAX);
   };
   await_answers(connections_, step, [&](const Connection* of) {
-    return of->state == Connection::State::open && awaits_answer(*of);
+    return of->state == Connection::State::open && awaits_answer(*of, job_size_);
   });
   progress_until(kFlushTimeoutNs, step, [&] { return idle(); });  // the own answers
   adapters_.shut();

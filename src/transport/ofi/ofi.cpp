@@ -26,6 +26,9 @@ counters::Counter send_retries("net.ofi_send_retries", counters::Unit::events,
 // Tag: the sender's rank in its job, and kDisconnect; 48 bits, which every provider supports.
 constexpr uint64_t kAnyTag = (uint64_t{1} << 48) - 1;
 
+/// How long the gets from a peer that others have found dead wait for libfabric's reads, in nanoseconds. The
+/// reads of a broken connection fail at once.
+constexpr uint64_t kHeldReadsTimeoutNs = 2'000'000'000;
 constexpr size_t kCompletionsPerRead = 16;
 constexpr size_t kMaxHeartbeats = 128;
 constexpr size_t kMaxPeerShare = 4;  // one peer may hold at most 1/kMaxPeerShare of all send buffers
@@ -198,7 +201,7 @@ size_t Ofi::poll(Receiver& receiver, size_t limit) {
   const size_t delivered = progress(&receiver, limit);
   if (!waiting_.empty()) start_reads();
   check_peers();
-  if (!losses_.empty() || !finished_.empty()) [[unlikely]]
+  if (!losses_.empty() || !finished_.empty() || !losing_.empty()) [[unlikely]]
     report_events(receiver);
   return delivered;
 }
@@ -366,20 +369,32 @@ bool Ofi::handle_cq_error(Endpoint& endpoint) {
   return true;
 }
 
-/// Drops all traffic with this peer from now on; poll() reports the loss.
-void Ofi::mark_lost(Connection& of, Error why) {
+/// Drops all traffic with this peer from now on; poll() reports a loss that libfabric has found. If others
+/// have found it, libfabric may still write into the buffers of gets, which end with their reads.
+void Ofi::mark_lost(Connection& of, Error why, FoundBy found_by) {
   if (of.state == Connection::State::lost) return;
   of.state = Connection::State::lost;
   outstanding_to_lost_ += of.outstanding;
   // Its last writes may still be on their way: libfabric rejects them if there is no registration.
   writable_registrations_.keep_none();
   for (MessageBuffer* message : std::exchange(of.unsent, {})) sends_.release(message);
-  abort_gets(of, why);
+  if (found_by == FoundBy::libfabric) abort_gets(of, why);
   complete_deferred_gets(of);
-  losses_.emplace_back(of.peer, std::move(why));
+  if (found_by == FoundBy::libfabric)
+    losses_.emplace_back(of.peer, std::move(why));
+  else
+    losing_.push_back({&of, std::move(why), monotonic_ns() + kHeldReadsTimeoutNs});
 }
 
 void Ofi::report_events(Receiver& receiver) {
+  std::erase_if(losing_, [&](const Losing& of) {
+    const auto unfinished = [&](const Get* get) {
+      return get->peer == of.connection->peer && get->done != nullptr;
+    };
+    if (std::any_of(gets_.begin(), gets_.end(), unfinished) && monotonic_ns() < of.deadline) return false;
+    abort_gets(*of.connection, of.why);
+    return true;
+  });
   reporting_.swap(finished_);  // completions may finish further gets
   for (FinishedGet& get : reporting_) get.done->done(*get.done, std::move(get.outcome));
   reporting_.clear();

@@ -51,6 +51,10 @@ class Ofi final : public Network {
   void put(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
            Completion& done) override;
   void watch(Peer peer) override { connection(peer); }
+  void lose(Peer peer) override {
+    mark_lost(connection(peer), Error(Errc::proc_aborted, "process " + std::to_string(peer) + " has failed"),
+              FoundBy::others);
+  }
   [[nodiscard]] bool remove(Peer peer) override;
   void send_disconnects() override;
   [[nodiscard]] bool idle() const override {
@@ -82,6 +86,12 @@ class Ofi final : public Network {
   struct Read : Operation {
     Get* get;
     AdapterPair* pair;
+  };
+  enum class FoundBy : uint8_t { libfabric, others };
+  struct Losing {  // a peer that others have found dead, while libfabric may hold reads from it
+    const Connection* connection;
+    Error why;
+    uint64_t deadline;  // ns; its gets end then
   };
   struct FinishedGet {  // its completion is fired by poll()
     Completion* done;
@@ -121,15 +131,12 @@ class Ofi final : public Network {
   void on_send_complete(MessageBuffer& message);
   void on_send_failure(MessageBuffer& message, const std::string& why);
   bool handle_cq_error(Endpoint& endpoint);
-  void mark_lost(Connection& connection, Error why);
+  void mark_lost(Connection& connection, Error why, FoundBy found_by = FoundBy::libfabric);
   void report_events(Receiver& receiver);
   size_t deliver_stored(Receiver& receiver);
 
   // disconnect.cpp
   void send_disconnect(Connection& connection);
-  [[nodiscard]] bool awaits_answer(const Connection& of) const {
-    return of.peer < job_size_ && of.last_messages.outstanding();
-  }
   void send_answers();
   [[nodiscard]] bool send_answer(Connection& connection);
 
@@ -167,7 +174,8 @@ class Ofi final : public Network {
   bool in_memory_ = false;  // provider shm: does not report the death of a peer
   Directory* directory_ = nullptr;
   Adapters adapters_;
-  Endpoint* endpoint_;  // of the nearest adapter, for all messages; null after close()
+  Receiver* closing_ = nullptr;  // while close() runs: discards messages
+  Endpoint* endpoint_;           // of the nearest adapter, for all messages; null after close()
   Registrations remote_registrations_, writable_registrations_, local_registrations_;
   BufferPool sends_, receives_;
   MessageBuffer* reserved_ = nullptr;
@@ -192,6 +200,7 @@ class Ofi final : public Network {
   uint32_t progress_calls_ = 0;
 
   std::vector<Connection*> suspects_;
+  std::vector<Losing> losing_;
   uint32_t polls_ = 0;
   int64_t next_heartbeat_ms_ = 0;
   size_t next_checked_ = 0;  // index into connections_

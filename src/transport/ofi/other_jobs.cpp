@@ -58,6 +58,7 @@ bool Ofi::remove(Peer peer) {
   repost_out_of_order(connection);
   std::erase(connections_, &connection);
   std::erase(suspects_, &connection);
+  std::erase_if(losing_, [&](const Losing& of) { return of.connection == &connection; });
   std::erase(unanswered_, &connection);
   std::erase(backlog_, &connection);
   std::erase_if(losses_, [&](const auto& loss) { return loss.first == peer; });

@@ -236,6 +236,8 @@ void Ofi::finish_get(Get* get) {
 void Ofi::complete_get(Get* get) {
   std::erase(gets_, get);
   if (get->region != nullptr) local_registrations_.release(get->region);
+  if (!get->outcome.ok() && connection(get->peer).state == Connection::State::lost)
+    get->outcome = Error(Errc::proc_aborted, get->outcome.error().message());
   if (get->done != nullptr) finished_.push_back({get->done, std::move(get->outcome)});
   get_slab_.destroy(get);
 }
