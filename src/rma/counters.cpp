@@ -333,6 +333,7 @@ Status Counters::make_table() {
   if (!status) return std::move(status).error();
   status_ = static_cast<abi::WindowStatus*>(*status);
   stream::cancel_on_failure(*window_.comm, status_->cancelled);
+  if (!window_.check_failures().ok()) cancel();  // lose() and end_access() have found no status
   std::vector<std::byte> peers;
   for (int i = 0; i < window_.size(); ++i) {
     const auto entry = describe(i);

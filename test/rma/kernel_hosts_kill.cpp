@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The last rank is killed while kernels of ranks on other hosts wait for it, each in another function, and
-// execute its atomic operations: all waits end, and the status names the rank. On the emulated driver;
+// execute its atomic operations: all waits end, and the status names the rank. Kernels that get their handle
+// after that do not wait either. On the emulated driver;
 // started with --continue-on-failure by kernel_hosts_kill.py. usage: kernel_hosts_kill MICROSECONDS
 #include <signal.h>
 #include <unistd.h>
@@ -22,6 +23,27 @@ using KernelWindow = weft::device::Window;
 
 constexpr size_t kBytes = 256 << 10;
 constexpr int kWaits = 5;
+
+struct KillWindow {
+  KillWindow() : memory(Kind::device, kBytes, device) {
+    MPI_Win_create(memory.data(), kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    expect_class(MPIX_Win_create_notify(win, 2), MPI_SUCCESS, "create_notify");
+  }
+  [[nodiscard]] void* handle() const {
+    void* handle = nullptr;
+    expect_class(MPIX_Win_device_handle(win, &handle), MPI_SUCCESS, "device_handle");
+    return handle;
+  }
+  void expect_status(const std::string& of) const {
+    int code = 0, failed = 0, notification = -1;
+    expect_class(MPIX_Win_device_status(win, &code, &failed, &notification), MPI_SUCCESS, "device_status");
+    expect(code == MPIX_ERR_PROC_FAILED, of + ": status " + std::to_string(code));
+    expect(failed == ranks - 1, of + ": rank " + std::to_string(failed));
+  }
+  Buffer memory;
+  MPI_Win win = MPI_WIN_NULL;
+};
 
 /// Ends with the first error.
 Error wait(KernelWindow window, int thread) {
@@ -57,13 +79,8 @@ int main(int argc, char** argv) {
   device = weft::test::own_device();
   weft::test::start(argc, argv, rank, ranks);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  Buffer memory(Kind::device, kBytes, device);
-  MPI_Win win;
-  MPI_Win_create(memory.data(), kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-  void* handle = nullptr;
-  expect_class(MPIX_Win_create_notify(win, 2), MPI_SUCCESS, "create_notify");
-  expect_class(MPIX_Win_device_handle(win, &handle), MPI_SUCCESS, "device_handle");
+  const KillWindow window, late;
+  const void* const handle = window.handle();
   int dying = static_cast<int>(getpid());
   MPI_Bcast(&dying, 1, MPI_INT, ranks - 1, MPI_COMM_WORLD);
   MPI_Barrier(MPI_COMM_WORLD);
@@ -85,13 +102,17 @@ int main(int argc, char** argv) {
   for (int i = 0; i < kWaits; ++i)
     expect(errors[i] == Error::failed,
            "wait " + std::to_string(i) + ": " + std::to_string(static_cast<int>(errors[i])));
-  int code = 0, of = 0, notification = -1;
-  expect_class(MPIX_Win_device_status(win, &code, &of, &notification), MPI_SUCCESS, "device_status");
-  expect(code == MPIX_ERR_PROC_FAILED, "status " + std::to_string(code));
-  expect(of == ranks - 1, "rank " + std::to_string(of));
+  window.expect_status("window");
+  const EmulatedHandle late_handle(late.handle());
+  expect(KernelWindow(late_handle.get()).wait_notify(Thread(), 0) == Error::failed, "wait of a late handle");
+  late.expect_status("late handle");
   if (failures == 0) std::printf("rank %d: the waits ended\n", rank);
   std::fflush(stdout);
   while (kill(dying, 0) == 0) usleep(1000);  // mpiexec shall see its end first
-  usleep(300'000);                           // the others name the first process that has ended
-  _exit(failures == 0 ? 0 : 1);              // a job with a dead process cannot be finalised
+  // The others shall not name this process: it ends when all of them know the failure, or have ended.
+  for (int other = 0; other < ranks - 1; ++other)
+    if (other != rank)
+      MPI_Sendrecv(nullptr, 0, MPI_BYTE, other, 0, nullptr, 0, MPI_BYTE, other, 0, MPI_COMM_WORLD,
+                   MPI_STATUS_IGNORE);
+  _exit(failures == 0 ? 0 : 1);  // a job with a dead process cannot be finalised
 }
