@@ -279,7 +279,7 @@ void KernelQueue::flush(const Record& record) {
   Request* const group = create(record, -1);
   group->parts = 1;
   for (size_t rank = 0; rank < lanes_.size(); ++rank)
-    if (lanes_[rank].unflushed()) {
+    if (lanes_[rank].unflushed() || lanes_[rank].failed) {
       ++group->parts;
       flush_rank(static_cast<int>(rank), group, 0);
     }

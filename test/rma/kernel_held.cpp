@@ -107,6 +107,7 @@ void failed_puts() {
            "a signal that the target drops");
     expect(in_kernel.target(1).flush(Thread()) == Error::network, "flush after a dropped signal");
     expect(in_kernel.target(1).flush(Thread()) != Error::none, "the error stays");
+    expect(in_kernel.flush(Thread()) != Error::none, "also of flushes of all ranks");
     int code = 0, of = -2, notification = -1;
     MPIX_Win_device_status(window.win, &code, &of, &notification);
     expect(of == 1, "the status names the rank");
