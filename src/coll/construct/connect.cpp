@@ -200,6 +200,7 @@ class Connector {
       if (!accepts) there.context = here.context;
     }
     if (!mine) return std::move(mine).error();
+    p2p::learn_hosts(instance_, *mine);
     WEFT_TRY(share(&there, sizeof there));
     WEFT_TRY(std::move(exchanged));
     if (there.bytes == 0) return Error(Errc::other, "the other job has failed to connect: see its own error");

@@ -115,15 +115,37 @@ Result<PortNumber> JobConnections::find_port(const std::string& name) const {
                "port_name is not an open port of this process: MPI_Open_port at the root makes one");
 }
 
-/// Other hosts have numbers above those of the own job.
+/// Hosts without a known process of the own job have numbers above those of that job.
 int JobConnections::host_number(const std::string& host) {
   if (host == host_) return instance_.host;
+  if (const auto found = own_hosts_.find(host); found != own_hosts_.end()) return found->second;
   const auto& own = instance_.exchange->job().host_of_rank;
   const int first = own.empty() ? 1 : *std::max_element(own.begin(), own.end()) + 1;
   const auto known = std::find(other_hosts_.begin(), other_hosts_.end(), host);
   const auto number = first + static_cast<int>(known - other_hosts_.begin());
   if (known == other_hosts_.end()) other_hosts_.push_back(host);
   return number;
+}
+
+/// A process of the own job names its host: processes of other jobs there get the number of that host.
+void JobConnections::learn_host(const core::ProcessAddress& own) {
+  const auto& hosts = instance_.exchange->job().host_of_rank;
+  if (own.rank >= hosts.size() || own.host == host_ || own_hosts_.contains(own.host)) return;
+  const int before = host_number(own.host), now = hosts[own.rank];
+  own_hosts_.emplace(own.host, now);
+  core::ProcessTable& processes = instance_.processes;
+  for (const auto& [process, other] : others_)
+    if (!processes.in_own_job(process) && processes.host_of(process) == before)
+      processes.set_host(process, now);
+}
+
+void JobConnections::learn_hosts(const std::string& addresses) {
+  for (size_t begin = 0; begin < addresses.size();) {
+    const size_t end = std::min(addresses.find('\n', begin), addresses.size());
+    auto address = core::ProcessAddress::parse(addresses.substr(begin, end - begin));
+    if (address && address->job == job_) learn_host(*address);
+    begin = end + 1;
+  }
 }
 
 Result<core::ProcessId> JobConnections::add(const std::string& text) {
@@ -186,6 +208,7 @@ Result<core::ProcessId> JobConnections::add_own(const core::ProcessAddress& addr
     return Error(Errc::arg, "the address names a job of another size: it is damaged");
   if (address.rank == instance_.self)
     return Error(Errc::arg, "the address is that of this process, which cannot connect to itself");
+  learn_host(address);
   ++others_[address.rank].holds;
   return address.rank;
 }

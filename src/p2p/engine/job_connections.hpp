@@ -34,6 +34,7 @@ class JobConnections {
   [[nodiscard]] Result<JobConnection> connect(const std::string& port_name, size_t timeout_s);
   [[nodiscard]] Result<std::optional<JobConnection>> accept(PortNumber port);
   [[nodiscard]] Result<core::ProcessId> add(const std::string& address);
+  void learn_hosts(const std::string& addresses);
   void allow_rings(std::span<const core::ProcessId> processes);
   void release(std::span<const core::ProcessId> processes);
   [[nodiscard]] Status disconnect(std::span<const core::ProcessId> processes);
@@ -73,6 +74,7 @@ class JobConnections {
   };
   [[nodiscard]] Status open_network(const std::string& need);
   [[nodiscard]] int host_number(const std::string& host);
+  void learn_host(const core::ProcessAddress& own);
   [[nodiscard]] Status reach(core::ProcessId process, const core::ProcessAddress& address);
   [[nodiscard]] Status map_segment(const core::ProcessAddress& address);
   [[nodiscard]] static Result<Port> parse_port(const std::string& name);
@@ -115,6 +117,7 @@ class JobConnections {
   const launch::JobId job_;  // the own one
   const std::string host_;
   std::map<core::ProcessId, Other> others_;
+  std::map<std::string, int> own_hosts_;  // numbers of hosts of the own job whose names are known
   std::vector<std::string> other_hosts_;  // names, by host number
   std::deque<ConnectRequest> requests_;
   std::set<PortNumber> ports_;  // open

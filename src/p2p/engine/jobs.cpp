@@ -29,6 +29,9 @@ Result<std::optional<JobConnection>> accept_process(core::Instance& instance, Po
 Result<core::ProcessId> add_process(core::Instance& instance, const std::string& address) {
   return engine_of(instance).jobs.add(address);
 }
+void learn_hosts(core::Instance& instance, const std::string& addresses) {
+  engine_of(instance).jobs.learn_hosts(addresses);
+}
 void allow_rings(core::Instance& instance, std::span<const core::ProcessId> processes) {
   engine_of(instance).jobs.allow_rings(processes);
 }

@@ -54,6 +54,10 @@ bool close_port(core::Instance& instance, PortNumber number);
 /// sends to the other. A process of this job is returned as it is.
 [[nodiscard]] Result<core::ProcessId> add_process(core::Instance& instance, const std::string& address);
 
+/// Learns the names of hosts from addresses of processes, a line each. All processes of a communicator then
+/// group its processes by host alike, also where processes of this job and of others share hosts.
+void learn_hosts(core::Instance& instance, const std::string& addresses);
+
 /// Ends one hold on each of the processes, without a message. They stay connected as long as a communicator
 /// has them, and afterwards until disconnect() or their end.
 void release(core::Instance& instance, std::span<const core::ProcessId> processes);
