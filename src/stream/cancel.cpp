@@ -27,19 +27,10 @@ log::SlowPath unwatched("stream.unwatched_processes",
 
 }  // namespace
 
-/// The processes of this host, and the thread that waits for their end.
+/// The processes of this host that words name, and the thread that waits for their end.
 class Canceller {
  public:
-  explicit Canceller(const core::Instance& instance) : stop_(::eventfd(0, EFD_CLOEXEC)) {
-    for (const core::ProcessId process : instance.shm->members()) {
-      if (process == instance.self) continue;
-      const auto pid = instance.shm->pid_of(process);
-      auto watch = pid ? ProcessWatch::open(*pid) : Result<ProcessWatch>(pid.error().copy());
-      if (!watch)
-        unwatched.hit(watch.error().message());
-      else
-        watched_.push_back({process, std::move(*watch), &instance.shm->departed(process)});
-    }
+  explicit Canceller(core::Instance& instance) : instance_(instance), wake_(::eventfd(0, EFD_CLOEXEC)) {
     sigset_t all, before;  // signals of the application go to its own threads
     sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -47,21 +38,36 @@ class Canceller {
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   ~Canceller() {
-    ::eventfd_write(stop_, 1);
+    {
+      const std::lock_guard guard(mutex_);
+      ending_ = true;
+    }
+    ::eventfd_write(wake_, 1);
     thread_.join();
-    ::close(stop_);
+    ::close(wake_);
   }
   Canceller(const Canceller&) = delete;
   Canceller& operator=(const Canceller&) = delete;
 
   void add(std::vector<core::ProcessId> processes, uint32_t& word) {
     const std::lock_guard guard(mutex_);
+    for (const core::ProcessId process : processes) watch(process);
     words_.push_back({std::move(processes), &word});
     for (const core::ProcessId process : failed_) cancel(words_.back(), process);
+    ::eventfd_write(wake_, 1);
   }
   void remove(const uint32_t& word) {
     const std::lock_guard guard(mutex_);
     std::erase_if(words_, [&](const Word& entry) { return entry.word == &word; });
+    // A process of another job is known as long as a communicator has it.
+    const auto unknown = [&](core::ProcessId process) {
+      return !instance_.processes.in_own_job(process) &&
+             std::none_of(words_.begin(), words_.end(),
+                          [&](const Word& entry) { return names(entry, process); });
+    };
+    std::erase_if(watched_, [&](const Watched& watched) { return unknown(watched.process); });
+    std::erase_if(failed_, unknown);
+    ::eventfd_write(wake_, 1);
   }
 
  private:
@@ -75,34 +81,57 @@ class Canceller {
     uint32_t* word;
   };
 
+  static bool names(const Word& entry, core::ProcessId process) {
+    return std::find(entry.processes.begin(), entry.processes.end(), process) != entry.processes.end();
+  }
   static void cancel(const Word& entry, core::ProcessId process) {
-    if (std::find(entry.processes.begin(), entry.processes.end(), process) != entry.processes.end())
-      __atomic_store_n(entry.word, 1, __ATOMIC_RELEASE);
+    if (names(entry, process)) __atomic_store_n(entry.word, 1, __ATOMIC_RELEASE);
+  }
+
+  void watch(core::ProcessId process) {
+    const auto is = [&](const Watched& watched) { return watched.process == process; };
+    if (process == instance_.self || !instance_.same_host(process) ||
+        std::any_of(watched_.begin(), watched_.end(), is) ||
+        std::find(failed_.begin(), failed_.end(), process) != failed_.end())
+      return;
+    const auto pid = instance_.shm->pid_of(process);
+    auto watch = pid ? ProcessWatch::open(*pid) : Result<ProcessWatch>(pid.error().copy());
+    if (!watch)
+      unwatched.hit(watch.error().message());
+    else
+      watched_.push_back({process, std::move(*watch), &instance_.shm->departed(process)});
+  }
+
+  void look() {
+    std::erase_if(watched_, [this](const Watched& watched) {
+      if (!watched.watch.ended()) return false;
+      if (watched.departed->load(std::memory_order_acquire) != 0) return true;
+      failed_.push_back(watched.process);
+      for (const Word& entry : words_) cancel(entry, watched.process);
+      return true;
+    });
   }
 
   void run() {
     for (;;) {
-      std::vector<pollfd> waits{{stop_, POLLIN, 0}};
-      for (const Watched& watched : watched_) waits.push_back({watched.watch.descriptor(), POLLIN, 0});
-      const bool ended_before = std::any_of(watched_.begin(), watched_.end(), [](const Watched& watched) {
-        return watched.watch.descriptor() < 0;
-      });
-      if (!ended_before) ::poll(waits.data(), waits.size(), -1);
-      if (waits[0].revents != 0) return;
-      const std::lock_guard guard(mutex_);
-      std::erase_if(watched_, [this](const Watched& watched) {
-        if (!watched.watch.ended()) return false;
-        if (watched.departed->load(std::memory_order_acquire) != 0) return true;
-        failed_.push_back(watched.process);
-        for (const Word& entry : words_) cancel(entry, watched.process);
-        return true;
-      });
+      std::vector<pollfd> waits{{wake_, POLLIN, 0}};
+      {
+        const std::lock_guard guard(mutex_);
+        if (ending_) return;
+        look();
+        for (const Watched& watched : watched_) waits.push_back({watched.watch.descriptor(), POLLIN, 0});
+      }
+      ::poll(waits.data(), waits.size(), -1);
+      eventfd_t changes = 0;
+      if (waits[0].revents != 0) ::eventfd_read(wake_, &changes);
     }
   }
 
-  const int stop_;
-  std::vector<Watched> watched_;  // by the thread only, once it runs
-  std::mutex mutex_;              // guards the members below
+  core::Instance& instance_;
+  const int wake_;
+  std::mutex mutex_;  // guards the members below
+  bool ending_ = false;
+  std::vector<Watched> watched_;
   std::vector<core::ProcessId> failed_;
   std::vector<Word> words_;
   std::thread thread_;
