@@ -5,7 +5,6 @@
 # usage: extensions.py BUILT WHEEL [FOLDER]; FOLDER: mpi4jax and its own tests instead, in an environment there. Status 77
 # without mpi4py or JAX.
 import glob
-import importlib.util
 import os
 import re
 import shutil
@@ -15,6 +14,10 @@ import sysconfig
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.normpath(os.path.join(HERE, "..", ".."))
+sys.path.insert(0, os.path.join(SOURCE, "tools", "docs"))
+import blocks
+
 SKIPPED = 77
 BIN = os.path.join(os.environ.get("MPI_PREFIX", ""), "bin")
 PROGRAM = """
@@ -57,15 +60,8 @@ def run(code, folder, *paths, python=sys.executable, **variables):
 
 def page_commands():
     """Returns the commands of docs/pytorch.md that install extensions."""
-    source = os.path.normpath(os.path.join(HERE, "..", ".."))
-    spec = importlib.util.spec_from_file_location("blocks", os.path.join(source, "tools", "docs", "blocks.py"))
-    blocks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(blocks)
-    path = os.path.join(source, "docs", "pytorch.md")
-    with open(path, encoding="utf-8") as file:
-        found = blocks.parse(file.read(), path)
-    commands = [line for block in found if block.value == "test/mpi4py/extensions.py" and block.mark == "tested"
-                for line in block.text.splitlines() if line.startswith("pip ")]  # fmt: skip
+    lines = blocks.lines_of("test/mpi4py/extensions.py", SOURCE, "docs/pytorch.md")
+    commands = [line for line in lines if line.startswith("pip ")]
     if not any("mpi4jax" in line for line in commands):
         raise SystemExit(f"docs/pytorch.md has the commands {commands}")
     return commands

@@ -3,7 +3,6 @@
 # The blocks of docs/python.md that need packages: ipyparallel of PyPI in an environment that is kept, and h5py and petsc4py of
 # Debian, unpacked into folders. usage: page.py PREFIX FOLDER [h5py | petsc4py | ipyparallel]. Status 77 without the packages.
 import glob
-import importlib.util
 import os
 import subprocess
 import sys
@@ -11,18 +10,12 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.normpath(os.path.join(HERE, "..", ".."))
+sys.path.insert(0, os.path.join(SOURCE, "tools", "docs"))
+import blocks
+
 SKIPPED = 77
 PREFIX, FOLDER = (os.path.abspath(folder) for folder in sys.argv[1:3])
 HDF5, PETSC = (["python3-h5py-mpi", "python3-mpi4py"], ["python3-petsc4py", "python3-mpi4py"])
-
-
-def page_blocks():
-    spec = importlib.util.spec_from_file_location("blocks", os.path.join(SOURCE, "tools", "docs", "blocks.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    path = os.path.join(SOURCE, "docs", "python.md")
-    with open(path, encoding="utf-8") as file:
-        return module.parse(file.read(), path)
 
 
 def environment():
@@ -71,22 +64,17 @@ def debian(packages):
 
 
 def main():
-    found = page_blocks()
-    commands = [line for block in found if block.mark == "tested" and block.value == "test/mpi4py/page.py"
-                for line in block.text.splitlines() if not line.startswith(("pip ", "sudo "))]  # fmt: skip
     expected = {
         "python engines.py": ("[3.0, 3.0]", environment, "ipyparallel"),
         "mpiexec -n 2 /usr/bin/python3 dataset.py": ("Weft", lambda: debian(HDF5), "h5py"),
         "mpiexec -n 2 /usr/bin/python3 poisson.py": ("Weft", lambda: debian(PETSC), "petsc4py"),
     }
-    if set(commands) != set(expected):
-        sys.exit(f"the page has the commands {commands}")
     skipped = False
     with tempfile.TemporaryDirectory() as folder:
-        for block in found:
-            if block.mark == "file":
-                with open(os.path.join(folder, block.value), "w", encoding="utf-8") as file:
-                    file.write(block.text)
+        lines = blocks.lines_of("test/mpi4py/page.py", SOURCE, "docs/python.md", folder)
+        commands = [line for line in lines if not line.startswith(("pip ", "sudo "))]
+        if set(commands) != set(expected):
+            sys.exit(f"the page has the commands {commands}")
         for command, (text, prepare, name) in expected.items():
             if name not in (sys.argv[3:] or [name]):
                 continue

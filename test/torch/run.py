@@ -4,7 +4,6 @@
 # four ways to train, the page docs/pytorch.md, and torch's own suite beside gloo.
 # usage: run.py FOLDER [TEST ...]; an environment that is there already is used again, as torch and CUDA are 5 GB. Status 77 if
 # torch can't be installed.
-import importlib.util
 import json
 import os
 import shutil
@@ -15,6 +14,9 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.normpath(os.path.join(HERE, "..", ".."))
+sys.path.insert(0, os.path.join(SOURCE, "tools", "docs"))
+import blocks
+
 SKIPPED = 77
 PACKAGES = ["torch==2.15.0", "numpy", "expecttest", "mpi4py==4.1.2"]
 FOLDER = os.path.abspath(sys.argv[1])
@@ -23,14 +25,6 @@ OTHER_JOB = {"PMI_RANK": "0", "PMI_SIZE": "9", "PMI_FD": "99", "PMIX_RANK": "0",
              "SLURM_STEP_NUM_TASKS": "9", "SLURM_PROCID": "0", "SLURM_NTASKS": "9"}  # fmt: skip
 # Tests of torch's suite that gloo passes and Weft does not, each with its reason.
 KNOWN = {}
-
-
-def blocks():
-    """Returns the parser of pages, tools/docs/blocks.py."""
-    spec = importlib.util.spec_from_file_location("blocks", os.path.join(SOURCE, "tools", "docs", "blocks.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def program(name):
@@ -122,20 +116,10 @@ class Torch(unittest.TestCase):
 
     def test_page(self):
         """The blocks of docs/pytorch.md."""
-        path = os.path.join(SOURCE, "docs", "pytorch.md")
-        with open(path, encoding="utf-8") as file:
-            found = blocks().parse(file.read(), path)
-        for block in found:
-            if block.mark == "file":
-                with open(os.path.join(self.folder, block.value), "w", encoding="utf-8") as file:
-                    file.write(block.text)
-        commands = [block for block in found if block.mark == "tested" and block.value == "test/torch/run.py"]
-        self.assertTrue(commands)
-        for block in commands:
-            for line in block.text.splitlines():
-                if not line.startswith("pip "):
-                    with self.subTest(command=line):
-                        self.run_in(*line.split("#")[0].split())
+        for line in blocks.lines_of("test/torch/run.py", SOURCE, "docs/pytorch.md", self.folder):
+            if not line.startswith("pip "):
+                with self.subTest(command=line):
+                    self.run_in(*line.split("#")[0].split())
 
     def test_own_suite(self):
         """Nothing fails that gloo passes, without a reason."""

@@ -97,6 +97,21 @@ def read(root, page):
         return parse(file.read(), page)
 
 
+def lines_of(test, root, page, folder=None):
+    """Returns the lines of a page that the test runs, and writes the files of the page into a folder; None: nowhere."""
+    found = read(root, page)
+    for block in found:
+        if block.mark == "file" and folder is not None:
+            with open(os.path.join(folder, block.value), "w", encoding="utf-8") as file:
+                file.write(block.text)
+    lines = [
+        line for block in found if block.mark == "tested" and block.value == test for line in block.text.splitlines()
+    ]
+    if not lines:
+        raise ValueError(f"{page} has no block that {test} runs")
+    return lines
+
+
 def main():
     parser = argparse.ArgumentParser(description="Checks that every command of the documents is marked.")
     parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
