@@ -48,7 +48,8 @@ if(launcher)
 endif()
 
 # Loaded by weft_mpi.jax. It finds the library in its own folder, or in the process.
-add_library(weft_jax MODULE ${CMAKE_SOURCE_DIR}/src/jax/handlers.cpp ${CMAKE_SOURCE_DIR}/src/jax/kernels.cpp)
+add_library(weft_jax MODULE ${CMAKE_SOURCE_DIR}/src/jax/communicators.cpp ${CMAKE_SOURCE_DIR}/src/jax/handlers.cpp
+                            ${CMAKE_SOURCE_DIR}/src/jax/kernels.cpp)
 target_compile_features(weft_jax PRIVATE cxx_std_20)
 set_target_properties(weft_jax PROPERTIES BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "\$ORIGIN" CXX_VISIBILITY_PRESET hidden)
 target_include_directories(weft_jax PRIVATE ${CMAKE_SOURCE_DIR}/src)

@@ -5,14 +5,12 @@
 #include <mpi.h>
 #include <weft.h>
 
-#include <atomic>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <string>
 
+#include "jax/communicators.hpp"
 #include "jax/ffi.hpp"
-#include "jax/kernels.hpp"
 #include "jax/loaded.hpp"
 
 namespace weft::jax {
@@ -21,32 +19,16 @@ namespace {
 using ffi::Array;
 using ffi::Frame;
 
-/// The communicators of this process, in the order in which it has made them: compiled functions contain
-/// indices, which are the same in every run, and may be kept in a cache.
-constexpr int kMaxCommunicators = 4096;
-
-struct State {
-  std::atomic<MPI_Comm> communicators[kMaxCommunicators];
-  std::unique_ptr<Kernels> kernels[kMaxCommunicators];  ///< null: the host executes its calls
-  std::atomic<int> used{0};
-  std::atomic<int64_t> stream_waits{0};
-};
-State& state() {
-  static State all;
-  return all;
-}
-
+/// Returns an error for XLA, after which this process makes no calls.
 ffi::Error* fail(const Frame& frame, const std::string& message, int32_t code) {
-  ffi::CreateError arguments{sizeof arguments, nullptr, message.c_str(), code};
+  const std::string text = end_calls(message);
+  ffi::CreateError arguments{sizeof arguments, nullptr, text.c_str(), code};
   return frame.api->create_error(&arguments);
 }
 
 /// The error of an MPI call of this thread; null if it has succeeded.
 ffi::Error* outcome(const Frame& frame, int code) {
-  if (code == MPI_SUCCESS) return nullptr;
-  char text[4096];
-  MPIX_Last_error_message(text, sizeof text, nullptr);
-  return fail(frame, text, ffi::kInternal);
+  return code == MPI_SUCCESS ? nullptr : fail(frame, last_error(), ffi::kInternal);
 }
 
 MPI_Datatype datatype_of(ffi::Type type) {
@@ -217,15 +199,21 @@ class Call {
     bytes_ = bytes;
   }
 
+  /// Finds XLA's stream, else the call is refused.
+  bool find_stream() {
+    ffi::GetStream arguments{sizeof arguments, nullptr, frame_.context, nullptr};
+    error_ = frame_.api->get_stream(&arguments);
+    stream_ = arguments.stream;
+    if (refused()) end_calls("weft_mpi.jax: XLA has no stream for a call");
+    return !refused();
+  }
+
   void enter_kernels(size_t index) {
     Kernels* const kernels = state().kernels[index].get();
     if (kernels == nullptr)
       return refuse("weft_mpi.jax: the function was compiled for kernels, which communicator number " +
                     std::to_string(index) + " does not have in this process");
-    ffi::GetStream arguments{sizeof arguments, nullptr, frame_.context, nullptr};
-    error_ = frame_.api->get_stream(&arguments);
-    if (refused()) return;
-    stream_ = arguments.stream;
+    if (!find_stream()) return;
     lock_ = std::unique_lock(kernels->mutex());
     comm_ = kernels->comm();
     if (!kernels->enter(stream_))
@@ -236,10 +224,7 @@ class Call {
 
   /// Makes the calls of MPI follow XLA's stream: in its order where the library can, else after it.
   void enter_stream() {
-    ffi::GetStream arguments{sizeof arguments, nullptr, frame_.context, nullptr};
-    error_ = frame_.api->get_stream(&arguments);
-    if (refused()) return;
-    stream_ = arguments.stream;
+    if (!find_stream()) return;
     using SetStream = int (*)(MPI_Comm, MPIX_Stream);
     static const auto set_stream = find<SetStream>("libmpi_abi.so.1", "MPIX_Comm_set_stream");
     if (set_stream != nullptr) {
@@ -343,14 +328,14 @@ ffi::Error* handle(Frame* frame, ffi::Error* (*run)(const Call&)) {
     return nullptr;
   }
   if (frame->stage != ffi::Stage::execute) return nullptr;
+  if (const std::string* first = state().failure.load(std::memory_order_acquire); first != nullptr)
+    return fail(*frame, *first, ffi::kInternal);
   const Call call(*frame, memory);
   return call.refused() ? call.error() : run(call);
 }
 
 }  // namespace
 }  // namespace weft::jax
-
-#define WEFT_EXPORT __attribute__((visibility("default")))
 
 extern "C" {
 
@@ -385,32 +370,6 @@ WEFT_X(bcast, true)
 WEFT_X(sendrecv, false)  // a message in a graph keeps a state of its own, and XLA may capture it often
 #undef WEFT_X
 
-/// Returns the number of a communicator for the attribute "comm"; -1 if there are too many. By one thread at
-/// a time.
-WEFT_EXPORT int weft_jax_add_communicator(void* comm) {
-  weft::jax::State& state = weft::jax::state();
-  const int index = state.used.load(std::memory_order_relaxed);
-  if (index == weft::jax::kMaxCommunicators) return -1;
-  state.communicators[index].store(static_cast<MPI_Comm>(comm), std::memory_order_relaxed);
-  state.used.store(index + 1, std::memory_order_release);
-  return index;
-}
-
-/// Lets kernels on GPU number `device` execute the collectives of a communicator. Collective over it. Returns
-/// 1; 0, on all ranks: kernels cannot execute them; -1: MPIX_Last_error_message() has the reason.
-WEFT_EXPORT int weft_jax_open_kernels(int index, int device) {
-  weft::jax::State& state = weft::jax::state();
-  auto kernels = std::make_unique<weft::jax::Kernels>();
-  const int code = kernels->open(state.communicators[index].load(std::memory_order_relaxed), device);
-  if (code != MPI_SUCCESS) {
-    int error_class = MPI_ERR_OTHER;
-    MPI_Error_class(code, &error_class);
-    return error_class == MPI_ERR_UNSUPPORTED_OPERATION ? 0 : -1;
-  }
-  state.kernels[index] = std::move(kernels);
-  return 1;
-}
-
 /// Returns whether the communicator has kernels that reduce XLA's element type `type` by `op`; equal on all
 /// ranks. Without elements nothing is enqueued.
 WEFT_EXPORT int weft_jax_reduces(int index, int type, int64_t op) {
@@ -421,21 +380,6 @@ WEFT_EXPORT int weft_jax_reduces(int index, int type, int64_t op) {
   const std::lock_guard lock(kernels->mutex());
   return MPIX_Allreduce_enqueue_c(MPI_IN_PLACE, &type, 0, datatype, reinterpret_cast<MPI_Op>(op),
                                   kernels->comm()) == MPI_SUCCESS;
-}
-
-/// Forgets all communicators: later calls of compiled functions end with an error. Collective.
-WEFT_EXPORT void weft_jax_forget_communicators() {
-  weft::jax::State& state = weft::jax::state();
-  for (int i = 0; i < state.used.load(std::memory_order_relaxed); ++i) {
-    if (state.kernels[i] != nullptr) state.kernels[i]->close();
-    state.kernels[i].reset();
-    state.communicators[i].store(MPI_COMM_NULL, std::memory_order_relaxed);
-  }
-}
-
-/// Returns how often a call has waited for XLA's stream, since the library has no calls in its order.
-WEFT_EXPORT int64_t weft_jax_stream_waits() {
-  return weft::jax::state().stream_waits.load(std::memory_order_relaxed);
 }
 
 }  // extern "C"

@@ -20,13 +20,14 @@ struct Driver {
   WEFT_X(cuStreamIsCapturing, (void* stream, int* status))
   WEFT_X(cuStreamWaitEvent, (void* stream, void* event, unsigned flags))
   WEFT_X(cuEventCreate, (void** event, unsigned flags))
+  WEFT_X(cuEventDestroy_v2, (void* event))
   WEFT_X(cuEventRecord, (void* event, void* stream))
 #undef WEFT_X
   [[nodiscard]] bool complete() const {
     return cuDevicePrimaryCtxRetain != nullptr && cuCtxPushCurrent_v2 != nullptr &&
            cuCtxPopCurrent_v2 != nullptr && cuStreamCreate != nullptr && cuStreamDestroy_v2 != nullptr &&
            cuStreamIsCapturing != nullptr && cuStreamWaitEvent != nullptr && cuEventCreate != nullptr &&
-           cuEventRecord != nullptr;
+           cuEventDestroy_v2 != nullptr && cuEventRecord != nullptr;
   }
 };
 const Driver& driver() {
@@ -34,32 +35,53 @@ const Driver& driver() {
   return found;
 }
 
+/// Makes a context current as long as the object lives.
+class CurrentContext {
+ public:
+  explicit CurrentContext(void* context) : pushed_(driver().cuCtxPushCurrent_v2(context) == 0) {}
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+  ~CurrentContext() {
+    void* popped = nullptr;
+    if (pushed_) driver().cuCtxPopCurrent_v2(&popped);
+  }
+  [[nodiscard]] bool pushed() const { return pushed_; }
+
+ private:
+  const bool pushed_;
+};
+
 }  // namespace
 
-int Kernels::create(MPI_Comm comm) {
+std::string last_error() {
+  char text[4096];
+  return MPIX_Last_error_message(text, sizeof text, nullptr) == MPI_SUCCESS ? text : "an error of MPI";
+}
+
+std::string Kernels::prepare(int device) {
+  if (!driver().complete()) return "the CUDA driver lacks functions";
+  const std::string gpu = "GPU number " + std::to_string(device);
+  if (driver().cuDevicePrimaryCtxRetain(&context_, device) != 0) return gpu + " has no context";
+  const CurrentContext current(context_);
+  if (!current.pushed()) return gpu + " has a context that can't be used";
+  if (driver().cuStreamCreate(&own_, kNonBlocking) != 0) own_ = nullptr;
+  if (own_ == nullptr || driver().cuEventCreate(&event_, kDisableTiming) != 0)
+    return gpu + " has no further stream or event";
+  target_ = own_;
   MPI_Info info = MPI_INFO_NULL;
   int code = MPI_Info_create(&info);
-  if (code != MPI_SUCCESS) return code;
-  code = MPI_Info_set(info, "type", "cudaStream_t");
+  if (code == MPI_SUCCESS) code = MPI_Info_set(info, "type", "cudaStream_t");
   if (code == MPI_SUCCESS) code = MPI_Info_set(info, "weft_stream_kernels", "true");
   if (code == MPI_SUCCESS) code = MPIX_Info_set_hex(info, "value", &own_, sizeof own_);
   if (code == MPI_SUCCESS) code = MPIX_Stream_create(info, &object_);
-  MPI_Info_free(&info);
-  return code == MPI_SUCCESS ? MPIX_Stream_comm_create(comm, object_, &comm_) : code;
+  const std::string problem = code == MPI_SUCCESS ? "" : last_error();
+  if (info != MPI_INFO_NULL) MPI_Info_free(&info);
+  return problem;
 }
 
-int Kernels::open(MPI_Comm comm, int device) {
-  void *context = nullptr, *popped = nullptr;
-  if (!driver().complete() || driver().cuDevicePrimaryCtxRetain(&context, device) != 0 ||
-      driver().cuCtxPushCurrent_v2(context) != 0)
-    return MPI_ERR_OTHER;
-  int code = MPI_ERR_OTHER;
-  if (driver().cuStreamCreate(&own_, kNonBlocking) == 0 &&
-      driver().cuEventCreate(&event_, kDisableTiming) == 0)
-    code = create(comm);
-  target_ = own_;
-  driver().cuCtxPopCurrent_v2(&popped);
-  return code;
+int Kernels::open(MPI_Comm comm) {
+  const CurrentContext current(context_);
+  return MPIX_Stream_comm_create(comm, object_, &comm_);
 }
 
 bool Kernels::enter(void* stream) {
@@ -79,14 +101,18 @@ bool Kernels::enter(void* stream) {
 }
 
 void Kernels::close() {
-  if (comm_ == MPI_COMM_NULL) return;
+  if (own_ == nullptr) return;
   const std::lock_guard lock(mutex_);
-  if (last_ != nullptr && driver().cuEventRecord(event_, last_) == 0)
-    driver().cuStreamWaitEvent(own_, event_, 0);
-  MPIX_Stream_comm_redirect(comm_, own_);
-  MPI_Comm_free(&comm_);
-  MPIX_Stream_free(&object_);
+  if (comm_ != MPI_COMM_NULL) {
+    if (last_ != nullptr && driver().cuEventRecord(event_, last_) == 0)
+      driver().cuStreamWaitEvent(own_, event_, 0);
+    MPIX_Stream_comm_redirect(comm_, own_);
+    MPI_Comm_free(&comm_);
+  }
+  if (object_ != MPIX_STREAM_NULL) MPIX_Stream_free(&object_);
+  if (event_ != nullptr) driver().cuEventDestroy_v2(event_);
   driver().cuStreamDestroy_v2(own_);
+  own_ = nullptr;
 }
 
 }  // namespace weft::jax

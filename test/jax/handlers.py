@@ -184,6 +184,17 @@ def synchronize():
         driver("cuStreamSynchronize", c_void_p(stream))
 
 
+def check_opening():
+    """One process whose GPU cannot be used, or that has none, is an answer for all; after that they can try again."""
+    module.weft_jax_problem.restype = c_char_p
+    last = SIZE - 1
+    assert module.weft_jax_open_kernels(0, 99 if RANK == last else RANK) == -1
+    wanted = b"GPU number 99 has no context" if RANK == last else b"the GPU of another process cannot be used"
+    assert module.weft_jax_problem() == wanted, module.weft_jax_problem()
+    assert module.weft_jax_open_kernels(0, -1 if RANK == last else RANK) == 0
+    assert module.weft_jax_open_kernels(0, RANK) == 1
+
+
 def check_streams():
     """Calls whose data do not depend on each other, in several streams."""
     for before_change in (1, 3):
@@ -288,7 +299,7 @@ for _ in range(3):
 mpi.MPI_Comm_dup(c_void_p(WORLD), byref(duplicate))
 mpi.MPI_Comm_set_errhandler(duplicate, c_void_p(ERRORS_RETURN))
 assert module.weft_jax_add_communicator(duplicate) == 0
-assert module.weft_jax_open_kernels(0, RANK) == 1
+check_opening()
 assert [module.weft_jax_reduces(0, FLOAT, op) for op in (SUM, MEAN)] == [1, 0]
 for check in (check_streams, check_collectives, check_messages, check_graphs, check_end):
     check()

@@ -14,6 +14,9 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.normpath(os.path.join(HERE, "..", ".."))
+sys.path.insert(0, os.path.join(SOURCE, "tools", "docs"))
+import blocks
+
 SKIPPED = 77
 PACKAGES = ["jax", "numpy", "mpi4py==4.1.2"]
 PREFIX, FOLDER = (os.path.abspath(sys.argv[1]), sys.argv[2])
@@ -49,6 +52,11 @@ class Jax(unittest.TestCase):
     def check(self, processes, name, **options):
         with self.subTest(check=name, processes=processes):
             return self.command(processes, os.path.join(HERE, "collectives.py"), name, **options)
+
+    def test_after_error(self):
+        for arguments in (("call", "weft"), ("call", "jax"), ("callback", "weft")):
+            with self.subTest(arguments=arguments):
+                self.command(3, os.path.join(HERE, "after_error.py"), *arguments)
 
     def test_checks(self):
         names = (
@@ -89,23 +97,10 @@ class Jax(unittest.TestCase):
     @unittest.skipIf(PRESENT, "nightly")
     def test_page(self):
         """The blocks of docs/jax.md."""
-        spec = importlib.util.spec_from_file_location("blocks", os.path.join(SOURCE, "tools", "docs", "blocks.py"))
-        blocks = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(blocks)
-        path = os.path.join(SOURCE, "docs", "jax.md")
-        with open(path, encoding="utf-8") as file:
-            found = blocks.parse(file.read(), path)
-        for block in found:
-            if block.mark == "file":
-                with open(os.path.join(self.folder, block.value), "w", encoding="utf-8") as file:
-                    file.write(block.text)
-        commands = [block for block in found if block.mark == "tested" and block.value == "test/jax/run.py"]
-        self.assertTrue(commands)
-        for block in commands:
-            for line in block.text.splitlines():
-                words = line.split("#")[0].split()
-                if words[:2] == ["mpiexec", "-n"] and words[3] == "python":
-                    self.command(int(words[2]), *words[4:])
+        for line in blocks.lines_of("test/jax/run.py", SOURCE, "docs/jax.md", self.folder):
+            words = line.split("#")[0].split()
+            if words[:2] == ["mpiexec", "-n"] and words[3] == "python":
+                self.command(int(words[2]), *words[4:])
 
     @unittest.skipIf(PRESENT, "nightly")
     def test_speed(self):

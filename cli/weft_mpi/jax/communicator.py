@@ -10,11 +10,10 @@ import os
 import sys
 import threading
 
-from weft_mpi import mpi, prefix
+from weft_mpi import prefix
 from weft_mpi import processes as job
 
 MODULE = "libweft_jax.so"
-INT, MIN = 520, 34  # MPI_INT, MPI_MIN of the standard ABI
 
 
 class Communicator:
@@ -39,6 +38,8 @@ class Registry:
         self.module = ctypes.CDLL(os.path.join(prefix.find(), "lib", MODULE))
         self.module.weft_jax_add_communicator.argtypes = [ctypes.c_void_p]
         self.module.weft_jax_stream_waits.restype = ctypes.c_longlong
+        self.module.weft_jax_problem.restype = ctypes.c_char_p
+        self.module.weft_jax_end_calls.argtypes = [ctypes.c_char_p]
         self.module.weft_jax_reduces.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong]
         self.lock = threading.Lock()
         self.by_ranks: dict[tuple[int, ...], Communicator] = {}
@@ -84,12 +85,10 @@ class Registry:
         with self.lock:
             if communicator.kernels is not None:
                 return
-            library, number = self.job.library, ctypes.c_int(gpu)
-            address = ctypes.addressof(number)
-            self.job.check(library.Allreduce_c(mpi.IN_PLACE, address, 1, INT, MIN, communicator.handle))
-            found = self.module.weft_jax_open_kernels(communicator.index, gpu) if number.value >= 0 else 0
+            found = self.module.weft_jax_open_kernels(communicator.index, gpu)
             if found < 0:
-                raise RuntimeError(f"weft_mpi.jax: no kernels in streams: {library.text(library.Last_error_message)}")
+                problem = self.module.weft_jax_problem().decode(errors="replace")
+                raise RuntimeError(f"weft_mpi.jax: the first call on a communicator has failed: {problem}")
             communicator.kernels = found > 0
 
     def close(self) -> None:
@@ -123,6 +122,12 @@ def registry() -> Registry:
         if _registry is None:
             _registry = Registry()
         return _registry
+
+
+def end_calls(error: str) -> None:
+    """Ends the calls of this process, and those of other processes with it, since a compiled function has failed."""
+    if _registry is not None:
+        _registry.module.weft_jax_end_calls(error.encode())
 
 
 def resolve(comm) -> Communicator:

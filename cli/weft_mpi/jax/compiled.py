@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import threading
 
 import jax
@@ -58,12 +59,22 @@ def check_effects(jaxpr) -> None:
 
 
 def has_failed(order) -> bool:
-    """Whether a function has ended with an error, which its results have, too."""
+    """Waits for the end of a function. Whether that is an error, which its results have, too: then this process makes no calls
+    any more, as XLA may have left out some of its calls, and functions that were started behind it."""
     try:
         order.block_until_ready()
-    except jax.errors.JaxRuntimeError:
+    except jax.errors.JaxRuntimeError as error:
+        communicator.end_calls(str(error))
         return True
     return False
+
+
+def is_of_xla(error: Exception) -> bool:
+    """Whether the function has failed, and not the program that JAX has traced. JAX's fast path, which has no function of Python,
+    raises ValueError with the code of XLA's status."""
+    in_python = error.__traceback__ is not None and error.__traceback__.tb_next is not None
+    fast = not in_python and re.match(r"[A-Z]+(_[A-Z]+)*: ", str(error)) is not None
+    return fast or isinstance(error, jax.errors.JaxRuntimeError)
 
 
 def settle() -> None:
@@ -130,7 +141,13 @@ def jit(function=None, **options):
         order = _orders.get(thread)
         if order is None or (order.is_ready() and has_failed(order)):
             order = jnp.zeros((), jnp.uint32)
-        _orders[thread], results = ordered(order, *arguments, **words)
+        try:
+            _orders[thread], results = ordered(order, *arguments, **words)
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
+            if not is_of_xla(error):
+                raise
+            communicator.end_calls(str(error))
+            raise jax.errors.JaxRuntimeError(str(error)) from error
         return results
 
     return call
