@@ -108,6 +108,7 @@ bool Issue::read(PyObject* object, Tensor& tensor) const {
   const auto bytes = number(PyObject_GetAttr(object, name.nbytes));
   const Ref dtype(PyObject_GetAttr(object, name.dtype));
   if (!address || !elements || !bytes || !dtype) return false;
+  if (*address == 0 && *elements != 0) return false;  // a tensor that consists of others
   tensor = {object, dtype.get(), *address, *elements, *bytes};
   return true;
 }

@@ -87,6 +87,11 @@ class Torch(unittest.TestCase):
             "mpiexec", "-n", "2", "python", edges, "other_backend", MASTER_ADDR="127.0.0.1", MASTER_PORT="29533"
         )
 
+    def test_compiled(self):
+        for check in ("tensors", "functions", "data_parallel"):
+            with self.subTest(check=check):
+                self.torchrun(2, "compiled.py", check)
+
     def test_stream_order(self):
         for program in ("stream_order.py", "issued.py"):
             self.run_in("python", os.path.join(HERE, program))

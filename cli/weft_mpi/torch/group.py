@@ -19,7 +19,7 @@ from weft_mpi import mpi
 from weft_mpi.processes import Job
 from weft_mpi.torch import capture, collectives, monitored, native, sparse, streams
 from weft_mpi.torch.collectives import Call
-from weft_mpi.torch.options import one, row, with_options
+from weft_mpi.torch.options import one, outside_graphs, row, with_options, with_tensors
 from weft_mpi.torch.work import NO_TIME, Work, service, synchronize
 
 ABORTED = "another process has aborted the group, e.g. since its time limit was over"
@@ -99,6 +99,7 @@ class WeftGroup(ProcessGroup):
 
     # Ends and failures.
 
+    @outside_graphs
     def shutdown(self) -> None:
         """Frees the communicator. Operations in flight end with an exception, here and in the other processes."""
         for work in service.outstanding(self):
@@ -130,6 +131,7 @@ class WeftGroup(ProcessGroup):
         if code and self.failure is None:
             self.revoked_by_others()
 
+    @outside_graphs
     def abort(self) -> None:
         self.revoke("it was aborted by this process")
 
@@ -215,7 +217,7 @@ class WeftGroup(ProcessGroup):
             requests.append(request)
         work = Work(self, name, requests, calls, result, [call.finish for call in calls if call.finish], deadline)
         if blocking:
-            work.wait()
+            work.await_end()
         else:
             work.watch()
         return work
@@ -348,6 +350,7 @@ class WeftGroup(ProcessGroup):
             torch.cuda.current_stream().synchronize()
         return self.run("barrier", [Call("Barrier", (), ())], opts)
 
+    @outside_graphs
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
         monitored.barrier(self, timedelta(seconds=self.time_limit) if timeout is None else timeout, wait_all_ranks)
 
@@ -361,14 +364,17 @@ class WeftGroup(ProcessGroup):
 
     # Sends and receives.
 
+    @with_tensors(1)
     def send(self, tensors, destination: int, tag: int):
         tensor = one(tensors)
         return self.run(f"send to rank {destination}", [collectives.send(tensor, destination, tag)], None, [tensor])
 
+    @with_tensors(1)
     def recv(self, tensors, source: int, tag: int):
         tensor = one(tensors)
         return self.run(f"recv from rank {source}", [collectives.receive(tensor, source, tag)], None, [tensor])
 
+    @with_tensors(1)
     def recv_anysource(self, tensors, tag: int):
         tensor = one(tensors)
         return self.run("recv from any rank", [collectives.receive(tensor, mpi.ANY_SOURCE, tag)], None, [tensor])

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Options: torch passes the options of an operation as an object. Programs that call a process group directly may leave it out, or
-# pass its fields one by one, as to the process groups of torch: root, operation and time limit, in any order.
+# Options: the arguments of a process group's methods. torch passes the options of an operation as an object. Programs that call a
+# process group directly may leave it out, or pass its fields one by one, as to the process groups of torch: root, operation and
+# time limit, in any order. torch.compile leaves the methods alone, and tensors without memory are found here.
 from __future__ import annotations
 
 import functools
+import sys
 from datetime import timedelta
 
 import torch
@@ -13,16 +15,62 @@ WORDS = {"op": "reduceOp", "root": "rootRank", "timeout": "timeout"}
 OPERATIONS = (ReduceOp, type(ReduceOp.SUM))
 
 
-def with_options(kind: type, tensors: int):
-    """Decorates a method whose last argument is an object of options `kind`, behind `tensors` arguments of other types."""
+def outside_graphs(function):
+    """Decorates a function that torch.compile must neither compile nor look into. Its compiler, which takes seconds to import, is
+    not loaded for this."""
+    disabled = torch._disable_dynamo(function)
+
+    @functools.wraps(function)
+    def call(*arguments, **words):
+        chosen = disabled if "torch._dynamo" in sys.modules else function
+        return chosen(*arguments, **words)
+
+    return call
+
+
+def in_memory(argument):
+    """Returns a tensor, or the tensors of a list of any depth, with their memory. Results of functional collectives are awaited.
+    Raises TypeError for another tensor that consists of others, or describes one, such as a DTensor."""
+    kind = type(argument)
+    if kind is torch.Tensor:
+        return argument
+    if not isinstance(argument, torch.Tensor):
+        return [in_memory(each) for each in argument] if isinstance(argument, (list, tuple)) else argument
+    if kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
+        return argument
+    if hasattr(argument, "trigger_wait"):  # AsyncCollectiveTensor of torch.distributed._functional_collectives
+        return in_memory(argument.trigger_wait())
+    if argument.numel() and argument.data_ptr() == 0:
+        raise TypeError(f"weft: a {kind.__name__} has no memory of its own: pass the tensors that it consists of")
+    return argument
+
+
+def with_tensors(tensors: int):
+    """Decorates a method of a process group whose first `tensors` arguments are tensors, or lists of them."""
 
     def decorate(method):
+        @outside_graphs
+        @functools.wraps(method)
+        def call(self, *arguments, **words):
+            operands = [in_memory(each) for each in arguments[:tensors]]
+            return method(self, *operands, *arguments[tensors:], **words)
+
+        return call
+
+    return decorate
+
+
+def with_options(kind: type, tensors: int):
+    """Decorates a method of a process group whose last argument is an object of options `kind`, behind `tensors` arguments."""
+
+    def decorate(method):
+        @outside_graphs
         @functools.wraps(method)
         def call(self, *arguments, opts=None, **words):
-            given = arguments[tensors:]
+            operands, given = [in_memory(each) for each in arguments[:tensors]], arguments[tensors:]
             if len(given) == 1 and isinstance(given[0], kind):
-                return method(self, *arguments)
-            return method(self, *arguments[:tensors], opts if opts is not None else assemble(kind, given, words))
+                return method(self, *operands, given[0])
+            return method(self, *operands, opts if opts is not None else assemble(kind, given, words))
 
         return call
 

@@ -15,6 +15,7 @@ import torch
 from torch._C._distributed_c10d import Work as BaseWork
 
 from weft_mpi import mpi
+from weft_mpi.torch.options import outside_graphs
 
 SHORTEST_POLL, LONGEST_POLL = 20e-6, 1e-3  # seconds between two polls of operations in progress
 NO_TIME = timedelta(0)
@@ -56,7 +57,11 @@ class Work(BaseWork):
 
     # The interface of torch.
 
+    @outside_graphs
     def wait(self, timeout: timedelta = NO_TIME) -> bool:
+        return self.await_end(timeout)
+
+    def await_end(self, timeout: timedelta = NO_TIME) -> bool:
         if not self.done:
             deadline = self.deadline if timeout <= NO_TIME else self.group.deadline(timeout)
             service.begin_wait(self, deadline)
@@ -74,6 +79,7 @@ class Work(BaseWork):
     def synchronize(self) -> None:
         self.wait()
 
+    @outside_graphs
     def is_completed(self) -> bool:
         return self.done or self.poll()
 
@@ -91,6 +97,7 @@ class Work(BaseWork):
     def result(self) -> list[torch.Tensor]:
         return self.outputs
 
+    @outside_graphs
     def get_future(self) -> torch.futures.Future:
         with self.lock:
             if self.future is None:
