@@ -106,6 +106,7 @@ class Issued(unittest.TestCase):
             Gpu(torch.ones(3, 2).t()),
             Gpu(torch.view_as_complex(torch.ones(3, 2)).conj()),
             Gpu(torch.ones(3).to_sparse()),
+            Gpu(torch.ones(3, device="meta")),  # without memory, as a tensor that consists of others
             None,
         ):
             self.leave("allreduce", [other], plain)
