@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Job: the processes of Weft that this process can reach, and communicators of some of them. A process belongs to one job
 # until it ends; torch may initialize its process groups several times meanwhile, each time with another store.
-# Needs no torch: a store is an object with set(key, value) and get(key), which waits for the key.
+# Needs no torch: a store is an object with set(key, value), get(key), which waits for the key, and check(keys).
 from __future__ import annotations
 
 import atexit
@@ -107,7 +107,13 @@ class Job:
     def connect(self, store, rank: int, size: int) -> None:
         """Collective over the `size` processes of a store: processes that belong to no job yet form one. The store of the
         program takes precedence over the variables of launchers."""
-        store.set(f"{STATE_KEY}/{rank}", self.name.encode() if self.running else NEW)
+        key = f"{STATE_KEY}/{rank}"
+        if not self.running and self.store is None and store.check([key]):
+            raise RuntimeError(
+                f"the store has keys of an earlier process with rank {rank}, which the processes would take for new ones: start "
+                "all with a new store; set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 so that torchrun makes one for each attempt"
+            )
+        store.set(key, self.name.encode() if self.running else NEW)
         if self.running:
             if self.store is not None:
                 self.store.replace(store)

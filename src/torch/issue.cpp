@@ -2,6 +2,7 @@
 // The type Issue for Python: a method of a process group that issues one collective on contiguous tensors of
 // one GPU. It reads tensors and options by Python's interface, and leaves every other call to the method in
 // Python.
+#include <mutex>
 #include <optional>
 
 #include "torch/binding.hpp"
@@ -83,6 +84,7 @@ struct Issue {
   Ref name;          ///< of the operation, for errors
   Ref index_object, no_time;
   std::vector<Reduction> reductions;
+  std::mutex mutex;  ///< of reductions, for a Python whose threads hold no common lock
 
   /// Issues the operation. Null: an error, or, without an exception, a call for `general`.
   PyObject* attempt(PyObject* arguments);
@@ -131,13 +133,17 @@ bool Issue::reduction(PyObject* options, const Tensor& tensor, Call& call) {
     call.op = reinterpret_cast<void*>(known.op);
     return known.supported;
   };
-  for (const Reduction& known : reductions)
-    if (known.kind == code && known.dtype == tensor.dtype) return set(known);
+  {
+    const std::lock_guard lock(mutex);
+    for (const Reduction& known : reductions)
+      if (known.kind == code && known.dtype == tensor.dtype) return set(known);
+  }
   const Ref found(PyObject_CallMethodObjArgs(kernels.get(), names().reduction, name.get(), operation.get(),
                                              tensor.object, nullptr));
   if (!found) return false;
   Reduction made{code, tensor.dtype, found.get() != &_Py_NoneStruct, 0, 0};
   if (made.supported && PyArg_ParseTuple(found.get(), "LL", &made.type, &made.op) == 0) return false;
+  const std::lock_guard lock(mutex);
   reductions.push_back(made);
   return set(made);
 }

@@ -37,8 +37,9 @@ def tensors():
         assert pending()[0] == total
         dist.recv(output, 0)
     whole = distribute_tensor(torch.ones(4, 2), init_device_mesh("cpu", (size,)), [Shard(0)])
-    with raises(TypeError, "DTensor has no memory of its own"):
-        dist.all_reduce(whole)
+    for other, text in ((whole, "DTensor on cpu"), (torch.ones(3, device="meta"), "Tensor on meta")):
+        with raises(TypeError, text + " has no memory of its own"):
+            dist.all_reduce(other)
     dist.all_reduce(whole.to_local())
     same(whole.full_tensor(), torch.full((4, 2), float(size)))
     dist.destroy_process_group()

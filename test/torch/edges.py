@@ -209,8 +209,30 @@ def store():
         def get(self, key):
             return {job.NAME_KEY: b"name"}.get(key, job.NEW)
 
+        def check(self, keys):
+            return False
+
     with raises(RuntimeError, "LookupError: no route to the store"):
         job.Job().connect(Broken(), 0, 2)
+    used = dist.HashStore()
+    used.set(f"{job.STATE_KEY}/1", job.NEW)
+    with raises(RuntimeError, "keys of an earlier process with rank 1"):
+        job.Job().connect(used, 1, 2)
+
+
+def attempts():
+    """torchrun starts all processes again after one has failed."""
+    rank, _ = start(timeout=timedelta(seconds=20))
+    dist.barrier()
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        if rank == 0:
+            os._exit(1)
+        with raises(dist.DistBackendError, "rank 0 of the group has ended"):
+            dist.barrier()
+        time.sleep(60)  # until torchrun ends this process
+    dist.barrier()
+    print("second attempt", flush=True)
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

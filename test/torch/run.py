@@ -81,6 +81,18 @@ class Torch(unittest.TestCase):
             with self.subTest(check=check):
                 self.torchrun(3, "edges.py", check)
         self.torchrun(4, "edges.py", "contacts", WEFT_FAKE_HOSTS="2")
+        command = [
+            "torchrun",
+            "--nproc-per-node",
+            "2",
+            "--max-restarts",
+            "1",
+            os.path.join(HERE, "edges.py"),
+            "attempts",
+        ]
+        printed = self.run_in(*command, TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")
+        self.assertEqual(printed.count("second attempt"), 2, printed)
+        self.assertIn("an earlier process with rank", self.run_in(*command, status=1))
         edges = os.path.join(HERE, "edges.py")
         self.run_in("python", edges, "store")
         self.run_in(

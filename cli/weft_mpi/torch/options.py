@@ -32,16 +32,19 @@ def in_memory(argument):
     """Returns a tensor, or the tensors of a list of any depth, with their memory. Results of functional collectives are awaited.
     Raises TypeError for another tensor that consists of others, or describes one, such as a DTensor."""
     kind = type(argument)
-    if kind is torch.Tensor:
+    if kind is torch.Tensor and not argument.is_meta:
         return argument
     if not isinstance(argument, torch.Tensor):
         return [in_memory(each) for each in argument] if isinstance(argument, (list, tuple)) else argument
-    if kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
+    if kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ and not argument.is_meta:
         return argument
     if hasattr(argument, "trigger_wait"):  # AsyncCollectiveTensor of torch.distributed._functional_collectives
         return in_memory(argument.trigger_wait())
     if argument.numel() and argument.data_ptr() == 0:
-        raise TypeError(f"weft: a {kind.__name__} has no memory of its own: pass the tensors that it consists of")
+        raise TypeError(
+            f"weft: a {kind.__name__} on {argument.device} has no memory of its own: pass tensors that have, such as those "
+            "that it consists of"
+        )
     return argument
 
 
