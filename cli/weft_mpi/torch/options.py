@@ -5,14 +5,18 @@
 from __future__ import annotations
 
 import functools
-import sys
 from datetime import timedelta
+from sys import modules
 
 import torch
+from torch import Tensor
 from torch.distributed import ReduceOp
 
 WORDS = {"op": "reduceOp", "root": "rootRank", "timeout": "timeout"}
 OPERATIONS = (ReduceOp, type(ReduceOp.SUM))
+
+# Returns None unless this thread runs a compiled function.
+compiler_of_frames = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", lambda: True)
 
 
 def outside_graphs(function):
@@ -22,9 +26,11 @@ def outside_graphs(function):
 
     @functools.wraps(function)
     def call(*arguments, **words):
-        chosen = disabled if "torch._dynamo" in sys.modules else function
-        return chosen(*arguments, **words)
+        if "torch._dynamo" in modules and compiler_of_frames() is not None:
+            return disabled(*arguments, **words)
+        return function(*arguments, **words)
 
+    call._torchdynamo_disable = True
     return call
 
 
@@ -32,11 +38,11 @@ def in_memory(argument):
     """Returns a tensor, or the tensors of a list of any depth, with their memory. Results of functional collectives are awaited.
     Raises TypeError for another tensor that consists of others, or describes one, such as a DTensor."""
     kind = type(argument)
-    if kind is torch.Tensor and not argument.is_meta:
+    if kind is list and not [each for each in argument if type(each) is not Tensor or each.is_meta]:
         return argument
-    if not isinstance(argument, torch.Tensor):
+    if not isinstance(argument, Tensor):
         return [in_memory(each) for each in argument] if isinstance(argument, (list, tuple)) else argument
-    if kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ and not argument.is_meta:
+    if kind.__torch_dispatch__ is Tensor.__torch_dispatch__ and not argument.is_meta:
         return argument
     if hasattr(argument, "trigger_wait"):  # AsyncCollectiveTensor of torch.distributed._functional_collectives
         return in_memory(argument.trigger_wait())
