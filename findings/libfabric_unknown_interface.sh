@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Packages: libfabric-bin and libfabric1 1.17.0 of Debian 12, with the libraries that libfabric1 needs.
-# Behaviour: FI_TCP_IFACE, by which the provider tcp is bound to one network interface, with the name of one that does not exist.
+# Behaviour: FI_TCP_IFACE, by which the provider tcp is bound to one network interface, with the name of an interface that does not exist.
 # A good guess: no endpoint of tcp is offered (fi_getinfo has no data), or a message says that the interface is not there.
 # Seen: tcp is offered with the addresses of all interfaces, as without the variable, and without a message. A job whose nodes name
-#   their interfaces differently talks over other networks than the one that was asked for.
+#   their interfaces differently talks over other networks than it was told.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -19,7 +19,7 @@ version=$(root/usr/bin/fi_info --version | sed -n 's/^libfabric: //p')
 all=$(addresses)
 loopback=$(FI_TCP_IFACE=lo addresses)
 unknown=$(FI_TCP_IFACE=no-such-if addresses)
-echo "libfabric $version, addresses: $all of all interfaces, $loopback of lo, $unknown of one that does not exist"
+echo "libfabric $version, addresses: $all of all interfaces, $loopback of lo, $unknown of a missing interface"
 [ "$loopback" -ge 1 ] || { echo "lo has no address"; exit 1; }
 [ "$unknown" = "$all" ] || { echo "an unknown interface is treated otherwise now"; exit 1; }
 if FI_TCP_IFACE=no-such-if info | grep -q no-such-if; then echo "a message names the interface now"; exit 1; fi
