@@ -17,7 +17,8 @@ int main(int argc, char** argv) {
   MPI_Add_error_class(&class);
   MPI_Add_error_code(class, &code);
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_LASTUSEDCODE, &last, &found);
-  printf("the last used code is %s\n", !found ? "missing" : *last == code ? "the new code" : *last == class && code > class ? "the new class, below the new code" : "another");
+  const char* value = !found ? "missing" : *last == code ? "the new code" : *last == class && code > class ? "the new class, below the new code" : "another";
+  printf("the last used code is %s\n", value);
   return MPI_Finalize();
 }
 C
