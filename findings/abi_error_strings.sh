@@ -4,8 +4,8 @@
 # Behaviour: MPI_Error_string of error classes in the libraries of the standard ABI (libmpi_abi.so) of both.
 # A good guess: the text of the class, as in the other library of the same package ("Message truncated" for MPI_ERR_TRUNCATE).
 # Seen: the text of another class. The number of the ABI is looked up in the library's own table, so that MPI_ERR_TRUNCATE is
-#   "Other MPI error", and MPI_ERR_ROOT "Invalid group". Codes of failed calls are translated right; it hurts who asks for the
-#   class first, as the standard proposes, and prints its text.
+#   "Other MPI error", and MPI_ERR_ROOT "Invalid group". Codes of failed calls are translated right, so that it hurts programs
+#   which print the text of a class.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

