@@ -55,7 +55,7 @@ constexpr ErrorClass kClasses[] = {
     WEFT_CLASS(MPI_ERR_FILE, "file handle is not valid"),
     WEFT_CLASS(MPI_ERR_INFO_KEY, "info key is too long or empty"),
     WEFT_CLASS(MPI_ERR_INFO_NOKEY, "info key does not exist"),
-    WEFT_CLASS(MPI_ERR_INFO_VALUE, "info value is too long"),
+    WEFT_CLASS(MPI_ERR_INFO_VALUE, "invalid info value"),
     WEFT_CLASS(MPI_ERR_INFO, "info object is null or freed"),
     WEFT_CLASS(MPI_ERR_IO, "input or output failed"),
     WEFT_CLASS(MPI_ERR_KEYVAL, "attribute key is not valid"),

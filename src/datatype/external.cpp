@@ -95,7 +95,8 @@ void resize(char* to, size_t to_size, const char* from, size_t from_size, bool i
   for (size_t i = 0; i < to_size; ++i) to[kLittleEndian ? i : to_size - 1 - i] = static_cast<char>(little[i]);
 }
 
-void write_external(const Number& number, const char* native, char* external) {
+/// Returns false for an integer that does not fit its external size.
+bool write_external(const Number& number, const char* native, char* external) {
   char fitted[16];
   switch (number.kind) {
     case Number::Kind::extended: {
@@ -103,14 +104,21 @@ void write_external(const Number& number, const char* native, char* external) {
       std::memcpy(&value, native, sizeof value);
       const auto wide = static_cast<Float128>(value);
       std::memcpy(fitted, &wide, sizeof wide);
-      return copy_big_endian(external, fitted, sizeof wide);
+      copy_big_endian(external, fitted, sizeof wide);
+      return true;
     }
-    default:
-      if (number.native_bytes == number.external_bytes)
-        return copy_big_endian(external, native, number.native_bytes);
-      resize(fitted, number.external_bytes, native, number.native_bytes,
-             number.kind == Number::Kind::integer);
-      return copy_big_endian(external, fitted, number.external_bytes);
+    default: {
+      if (number.native_bytes == number.external_bytes) {
+        copy_big_endian(external, native, number.native_bytes);
+        return true;
+      }
+      const bool is_signed = number.kind == Number::Kind::integer;
+      resize(fitted, number.external_bytes, native, number.native_bytes, is_signed);
+      copy_big_endian(external, fitted, number.external_bytes);
+      char back[16];
+      resize(back, number.native_bytes, fitted, number.external_bytes, is_signed);
+      return std::memcmp(back, native, number.native_bytes) == 0;
+    }
   }
 }
 
@@ -137,15 +145,16 @@ void read_external(const Number& number, const char* external, char* native) {
 
 enum class Direction : uint8_t { to_external, to_native };
 
-/// Converts between a packed native stream and an external32 stream.
-void convert(const Datatype& type, Count count, char* native, char* external, Direction direction) {
+/// Converts between a packed native stream and an external32 stream. Returns false if an integer has been cut.
+bool convert(const Datatype& type, Count count, char* native, char* external, Direction direction) {
+  bool all_fit = true;
   for_each_basic(type, count, [&](const Datatype& basic, Count copies) {
     const Format format = format_of(basic);
     for (; copies > 0; --copies) {
       for (const Number& number : {format.first, format.second}) {
         if (number.native_bytes == 0) continue;
         if (direction == Direction::to_external)
-          write_external(number, native, external);
+          all_fit &= write_external(number, native, external);
         else
           read_external(number, external, native);
         native += number.native_bytes;
@@ -153,6 +162,7 @@ void convert(const Datatype& type, Count count, char* native, char* external, Di
       }
     }
   });
+  return all_fit;
 }
 
 /// Buffer for a native stream; null if memory is exhausted.
@@ -188,7 +198,10 @@ Status pack_external(const Datatype& type, Count count, const void* buf, void* o
   const auto native = allocate_stream(bytes);
   if (native == nullptr) return no_memory(bytes);
   pack(type, count, buf, 0, native.get(), static_cast<size_t>(bytes));
-  convert(type, count, native.get(), static_cast<char*>(out), Direction::to_external);
+  if (!convert(type, count, native.get(), static_cast<char*>(out), Direction::to_external))
+    return Error(Errc::value_too_large,
+                 "an integer is too large for external32, which has 4 bytes for MPI_LONG and "
+                 "MPI_UNSIGNED_LONG, and 2 for MPI_WCHAR: use MPI_INT64_T, MPI_UINT64_T or MPI_UINT32_T");
   return {};
 }
 

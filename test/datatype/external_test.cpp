@@ -53,6 +53,23 @@ TEST(External, SizesOfTheStandard) {
   EXPECT_EQ(size_of(0x22c), 6);   // MPI_SHORT_INT
 }
 
+TEST(External, RefusesIntegersThatDoNotFit) {
+  const auto packs = [](uintptr_t handle, auto value) {
+    char stream[16];
+    return dt::pack_external(*dt::predefined(handle), 1, &value, stream).ok();
+  };
+  const long bound = 1L << 31;
+  EXPECT_TRUE(packs(0x20a, bound - 1));  // MPI_LONG
+  EXPECT_TRUE(packs(0x20a, -bound));
+  EXPECT_FALSE(packs(0x20a, bound));
+  EXPECT_FALSE(packs(0x20a, -bound - 1));
+  EXPECT_TRUE(packs(0x20e, 2UL * bound - 1));  // MPI_UNSIGNED_LONG
+  EXPECT_FALSE(packs(0x20e, 2UL * bound));
+  EXPECT_TRUE(packs(0x23c, L'\xffff'));  // MPI_WCHAR
+  EXPECT_FALSE(packs(0x23c, L'\x10000'));
+  EXPECT_TRUE(packs(0x258, INT64_MIN));  // MPI_INT64_T
+}
+
 TEST(F90, SmallestSufficientKind) {
   EXPECT_EQ((*dt::f90_real(6, 30))->basic(), Basic::float32);
   EXPECT_EQ((*dt::f90_real(6, 38))->basic(), Basic::float64);

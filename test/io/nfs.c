@@ -20,12 +20,14 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   const char* path = make_path("nfs");
-  const int modes[] = {MPI_MODE_RDWR, MPI_MODE_WRONLY};
-  for (int i = 0; i < 2; ++i) {
+  const int modes[] = {MPI_MODE_RDWR, MPI_MODE_WRONLY, MPI_MODE_RDONLY};
+  for (int i = 0; i < 3; ++i) {
+    const int reads = modes[i] != MPI_MODE_WRONLY, writes = modes[i] != MPI_MODE_RDONLY;
     MPI_File file;
-    OK(MPI_File_open(MPI_COMM_WORLD, path, modes[i] | MPI_MODE_CREATE, MPI_INFO_NULL, &file));
+    OK(MPI_File_open(MPI_COMM_WORLD, path, modes[i] | (writes ? MPI_MODE_CREATE : 0), MPI_INFO_NULL, &file));
     const int mine = rank * 7 + i;
-    OK(MPI_File_write_at(file, (MPI_Offset)sizeof mine * rank, &mine, 1, MPI_INT, MPI_STATUS_IGNORE));
+    if (writes)
+      OK(MPI_File_write_at(file, (MPI_Offset)sizeof mine * rank, &mine, 1, MPI_INT, MPI_STATUS_IGNORE));
     const long before = locks();
     OK(MPI_File_sync(file));
     MPI_Barrier(MPI_COMM_WORLD);
@@ -33,9 +35,9 @@ int main(int argc, char** argv) {
     CHECK(locks() - before == (several ? 2 : 0));
     const int other = (rank + 1) % size;
     int got = -1;
-    if (modes[i] == MPI_MODE_RDWR) {
+    if (reads) {
       OK(MPI_File_read_at(file, (MPI_Offset)sizeof got * other, &got, 1, MPI_INT, MPI_STATUS_IGNORE));
-      CHECK(got == other * 7 + i);
+      CHECK(got == other * 7 + (writes ? i : i - 1));
     }
     OK(MPI_File_close(&file));
   }

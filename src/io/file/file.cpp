@@ -57,9 +57,8 @@ Status File::preallocate(int64_t bytes) {
                      [&] { return bytes == 0 ? Status() : target->descriptor.allocate(bytes); });
 }
 
+/// A reader calls it, too, to see what others have written (MPI 5.0 section 14.6.1).
 Status File::sync() {
-  if ((amode & kReadOnly) != 0)
-    return error(ErrorClass::read_only, "the file was opened with MPI_MODE_RDONLY: it has nothing to sync");
   Status own;
   if (target->dirty.exchange(false)) own = instance.unlocked([&] { return target->descriptor.sync(); });
   // The data of other hosts becomes visible when this host asks for a lock.
