@@ -89,7 +89,7 @@ Status Queue::begin(Request& request, std::span<const Part> parts, std::span<con
     if (part.peer == comm_.rank() && receives(part)) {
       self_messages_.start_receive(sides[i], request);
     } else if (part.peer == comm_.rank()) {
-      self_messages_.start_send(sides[i], request, *captured);
+      self_messages_.start_send(sides[i], request, *captured, part.kind == Part::Kind::synchronous_send);
     } else {
       uint8_t flags = 0;
       if (part.kind == Part::Kind::synchronous_send) flags = Op::is_synchronous;

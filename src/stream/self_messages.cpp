@@ -99,7 +99,7 @@ Status SelfMessages::match() {
 }
 
 Status SelfMessages::send(const Side& side, bool captured) {
-  sends_.push_back({side, nullptr, std::nullopt, captured});
+  sends_.push_back({side, nullptr, std::nullopt, captured, false});
   WEFT_TRY(match());
   const auto left = std::find_if(sends_.begin(), sends_.end(),
                                  [](const Send& send) { return send.request == nullptr && !send.offset; });
@@ -121,8 +121,8 @@ Result<core::Completion> SelfMessages::receive(const Side& side) {
   return core::Completion{self_, was.side.tag, was.side.bytes, false};
 }
 
-void SelfMessages::start_send(const Side& side, Request& request, bool captured) {
-  sends_.push_back({side, &request, std::nullopt, captured});
+void SelfMessages::start_send(const Side& side, Request& request, bool captured, bool synchronous) {
+  sends_.push_back({side, &request, std::nullopt, captured, synchronous});
 }
 void SelfMessages::start_receive(const Side& side, Request& request) {
   receives_.push_back({side, &request});
@@ -153,6 +153,10 @@ Status SelfMessages::finish(Request& request) {
                         [&](const Send& send) { return send.request == &request; });
   };
   for (auto send = unmatched(); send != sends_.end(); send = unmatched()) {
+    if (send->synchronous)
+      return Error(Errc::other,
+                   "a synchronous send to oneself would never complete: its receive comes later in the same "
+                   "stream (start it before, with MPI_Irecv)");
     if (Status put = copy_to_buffer(*send); !put.ok()) return put;
   }
   if (!receives(request)) return {};

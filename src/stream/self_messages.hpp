@@ -24,13 +24,14 @@ class SelfMessages {
   [[nodiscard]] Status send(const Side& side, bool captured);
   /// Blocking receive of the oldest message that matches the tag.
   [[nodiscard]] Result<core::Completion> receive(const Side& side);
-  void start_send(const Side& side, Request& request, bool captured);
+  /// `synchronous`: it ends when a receive has matched it, never by a copy into the buffer.
+  void start_send(const Side& side, Request& request, bool captured, bool synchronous = false);
   void start_receive(const Side& side, Request& request);
   /// Moves all messages that match a receive, and sets completion and outcome of its request; returns an
   /// error of a copy. If there is no room for a copy in a launch, the message and the receive stay.
   [[nodiscard]] Status match();
   /// Before a wait for the request: puts its message into the buffer if no receive has matched it. Error: it
-  /// is a receive without a message.
+  /// is a receive without a message, or a synchronous send without a receive.
   [[nodiscard]] Status finish(Request& request);
   /// Whether a message of the request has not been matched.
   [[nodiscard]] bool contains(const Request& request) const;
@@ -52,6 +53,7 @@ class SelfMessages {
     Request* request;  ///< null: the message is in the buffer
     std::optional<uint64_t> offset;
     bool captured;
+    bool synchronous;
   };
   struct Receive {
     Side side;

@@ -14,6 +14,7 @@
 
 #include "stream/order_sequences.hpp"
 #include "stream/ordinary_requests.hpp"
+#include "stream/ordinary_self.hpp"
 #include "stream/ordinary_streams.hpp"
 #include "stream/ordinary_threads.hpp"
 
@@ -356,6 +357,7 @@ int main(int argc, char** argv) {
     part("layouts", [&] { layouts(ordered, plain, 3 * rounds); });
     part("requests", [&] { requests(ordered, plain); });
     part("freed", [&] { freed_requests(ordered); });
+    part("synchronous_to_oneself", [&] { synchronous_to_oneself(ordered); });
     part("truncated", [&] { truncated(ordered); });
     part("any_tag", [&] { any_tag_and_neighbors(ordered); });
     part("cancelled", [&] { cancelled(ordered); });
