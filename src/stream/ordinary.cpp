@@ -48,6 +48,14 @@ Status Request::start() {
   return started;
 }
 
+/// Polls may complete the request. Requests that the program has freed, and whose messages other waits have
+/// put into the stream, end here.
+void Queue::open(Request& request) {
+  for (Request* const each : std::vector(open_))
+    if (each->detached && !unfinished(*each)) retire(*each);
+  open_.push_back(&request);
+}
+
 /// Takes back what an unsuccessful start has added.
 void Queue::undo(Request& request) {
   std::erase_if(pending_, [&](const PendingOp& entry) {
@@ -76,7 +84,7 @@ Status Queue::begin(Request& request, std::span<const Part> parts, std::span<con
   WEFT_TRY(same_capture(*captured));
   if (!sides.empty()) WEFT_TRY(await_freed(sides));
   request.captured = *captured;
-  open_.push_back(&request);
+  open(request);
   bool all_null = true;
   Status added;
   for (size_t i = 0; i < parts.size() && added.ok(); ++i) {
@@ -114,7 +122,7 @@ Status Queue::start_collective(Request& request) {
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   request.captured = *captured;
-  open_.push_back(&request);
+  open(request);
   collectives_.push_back(&request);
   start_polling();
   return {};
@@ -162,6 +170,11 @@ bool Queue::has_entries(const Request& request) const {
   return self_messages_.contains(request) ||
          std::any_of(pending_.begin(), pending_.end(),
                      [&](const PendingOp& entry) { return entry.belongs_to(&request); });
+}
+
+bool Queue::unfinished(const Request& request) const {
+  return has_entries(request) ||
+         std::find(collectives_.begin(), collectives_.end(), &request) != collectives_.end();
 }
 
 Queue::Chosen Queue::entries_of(std::span<Request* const> requests) {
@@ -343,10 +356,8 @@ bool Queue::complete_finished() {
     return true;
   });
   std::vector<Request*> ended;
-  std::copy_if(open_.begin(), open_.end(), std::back_inserter(ended), [&](const Request* request) {
-    return !has_entries(*request) &&
-           std::find(collectives_.begin(), collectives_.end(), request) == collectives_.end();
-  });
+  std::copy_if(open_.begin(), open_.end(), std::back_inserter(ended),
+               [&](const Request* request) { return !unfinished(*request); });
   for (Request* const request : ended) {
     forget(*request);
     request->finish();

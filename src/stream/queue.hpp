@@ -139,6 +139,9 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   void finish_self(std::span<Request* const> requests);
   [[nodiscard]] Chosen entries_of(std::span<Request* const> requests);
   [[nodiscard]] bool has_entries(const Request& request) const;
+  /// Whether an operation of the request is not in the stream, or not as one that has to complete there.
+  [[nodiscard]] bool unfinished(const Request& request) const;
+  void open(Request& request);
   /// Enqueues the collectives among the requests, and those started before. Each has its outcome; the error
   /// returned is of await_freed().
   [[nodiscard]] Status enqueue_collectives(std::span<Request* const> requests);

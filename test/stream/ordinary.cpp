@@ -358,6 +358,7 @@ int main(int argc, char** argv) {
     part("requests", [&] { requests(ordered, plain); });
     part("freed", [&] { freed_requests(ordered); });
     part("synchronous_to_oneself", [&] { synchronous_to_oneself(ordered); });
+    part("freed_to_oneself", [&] { freed_to_oneself(ordered); });
     part("truncated", [&] { truncated(ordered); });
     part("any_tag", [&] { any_tag_and_neighbors(ordered); });
     part("cancelled", [&] { cancelled(ordered); });

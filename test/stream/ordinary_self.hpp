@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ordinary calls by kernels: messages of a rank to itself.
 #pragma once
+#include <set>
+
 #include "stream/order_comm.hpp"
 
 namespace weft::test::enqueued {
@@ -54,6 +56,29 @@ inline void synchronous_to_oneself(const OrderComm& ordered) {
   }
   MPI_Request_free(&list[0]);
   MPI_Request_free(&list[1]);
+}
+
+/// The request of a freed send to oneself is used again once its message has been received.
+inline void freed_to_oneself(const OrderComm& ordered) {
+  constexpr int kRounds = 200, kMostAtATime = 10;
+  const MPI_Comm comm = ordered.comm;
+  Buffer out(Kind::device, 400, device), in(Kind::device, 400, device);
+  for (const int n : {0, 100}) {
+    std::set<MPI_Request> used;
+    for (int round = 0; round < kRounds; ++round) {
+      MPI_Request send, receive;
+      MPI_Isend(out.data(), n, MPI_INT, rank, 3, comm, &send);
+      used.insert(send);
+      if (round % 2 == 0) MPI_Request_free(&send);
+      MPI_Irecv(in.data(), n, MPI_INT, rank, 3, comm, &receive);
+      expect_class(MPI_Wait(&receive, MPI_STATUS_IGNORE), MPI_SUCCESS,
+                   "a receive of a freed send to oneself");
+      if (round % 2 == 1) MPI_Request_free(&send);
+    }
+    expect(used.size() < kMostAtATime,
+           std::to_string(used.size()) + " requests of sends to oneself that are freed");
+    ordered.synchronize();
+  }
 }
 
 }  // namespace weft::test::enqueued
