@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "stream/order_requests.hpp"
 #include "stream/order_sequences.hpp"
 
 namespace {
@@ -380,6 +381,7 @@ int main(int argc, char** argv) {
     part("sequences", [&] { sequences(ordered, plain, rounds, 2 * static_cast<int>(kCallCount)); });
     part("graphs", [&] { graphs(ordered, plain, 50, 3), graphs(ordered, plain, 5000, 2); });
     part("requests", [&] { requests(ordered, plain); });
+    part("cancelled", [&] { cancelled_before_start(ordered, plain); });
     part("buffered", [&] { buffered(ordered); });
     part("some_ranks", [&] { some_ranks(ordered, plain); });
     part("default_stream", [&] { default_stream(); });

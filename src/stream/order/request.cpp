@@ -41,9 +41,13 @@ void Request::leave_to_stream() {
     release();
 }
 
-/// Cancelling may have no effect (MPI 5.0 section 3.8.4): an operation that the stream has not started is not
-/// cancelled.
-Status Request::cancel() { return running_ ? inner_->cancel() : Status(); }
+/// A wait for a cancelled operation is local (MPI 5.0 section 3.8.4): one that the stream has not started is
+/// cancelled when it starts. Earlier operations of a persistent request stay as they are.
+Status Request::cancel() {
+  if (capture != 0) return {};
+  cancelled_ = issued_;
+  return running_ && counts_ && begun_ == issued_ ? inner_->cancel() : Status();
+}
 
 core::Operands Request::operands() const {
   if (inner_ != nullptr) return inner_->operands();
@@ -58,6 +62,7 @@ void Request::begin(core::Request* made, Status error, bool counts) {
   WEFT_ASSERT(!running_);  // T4
   retain();
   counts_ = counts;
+  if (counts) ++begun_;
   running_ = true;
   executor_.operation_begins();
   comm->instance.add(*this);
@@ -67,12 +72,15 @@ void Request::begin(core::Request* made, Status error, bool counts) {
     return end();
   }
   inner_ = made;
+  if (counts && begun_ == cancelled_) static_cast<void>(inner_->cancel());  // a collective goes on
   poll();
 }
 
 void Request::skip(Status error, bool counts) {
   if (!running_) return begin(nullptr, std::move(error), counts);
-  if (counts) ++ended_;  // the operation in flight completes the request
+  if (!counts) return;
+  ++begun_;
+  ++ended_;  // the operation in flight completes the request
 }
 
 bool Request::poll() {

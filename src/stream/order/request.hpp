@@ -62,8 +62,9 @@ class Request final : public core::Request, private core::Poller {
   Executor& executor_;
   core::Request* inner_ = nullptr;
   Status ended_with_;
-  uint32_t references_ = 1;          // the program's, one per record, one while it runs
-  uint64_t issued_ = 0, ended_ = 0;  // operations, not counting captured ones
+  uint32_t references_ = 1;                      // the program's, one per record, one while it runs
+  uint64_t issued_ = 0, begun_ = 0, ended_ = 0;  // operations, not counting captured ones
+  uint64_t cancelled_ = 0;                       // number of the operation cancelled last; 0: none
   bool running_ = false, counts_ = false;
 };
 
