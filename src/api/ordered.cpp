@@ -118,7 +118,10 @@ Status restart(OrderedRequest& request) {
   request.issue();
   auto start = std::make_unique<Start>(request, std::make_unique<Restart>(*request.inner()));
   if (!order.enqueues_all()) return start->run();
-  WEFT_TRY(order.enqueue(comm, request.name, std::move(start), capture));
+  if (Status enqueued = order.enqueue(comm, request.name, std::move(start), capture); !enqueued.ok()) {
+    request.retract();
+    return enqueued;
+  }
   return order.take_error();
 }
 
@@ -390,6 +393,13 @@ Status allow_host_wait(core::Request& request) {
   if (in_stream(request) && request.active && !request.complete())
     host_completions.hit("the program needs an answer, or a buffer is host memory");
   return {};
+}
+
+void drop_captured(core::Request& request) {
+  if (OrderedRequest* const ordered = OrderedRequest::of(request); ordered != nullptr)
+    return ordered->drop_captured();
+  if (auto queue = stream::queue_of(*request.comm))
+    (*queue)->drop_captured(static_cast<KernelRequest&>(request));
 }
 
 Types::Types(DatatypeArray view, size_t n) {

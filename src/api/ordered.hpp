@@ -106,6 +106,9 @@ struct WaitOptions {
 /// The same for a test, which does not wait.
 [[nodiscard, gnu::cold]] Status allow_host_test(core::Request& request);
 
+/// The program has freed an active request: ends it if it was captured, and so never completes for the host.
+[[gnu::cold]] void drop_captured(core::Request& request);
+
 /// Copies of arguments.
 class Counts {
  public:

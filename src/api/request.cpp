@@ -131,6 +131,7 @@ Status Request_free(MPI_Request* handle) {
   if (running) {
     if ((*request)->interrupted()) (*request)->resume();
     (*request)->detached = true;  // destroyed when it completes
+    if (ordered::in_stream(**request)) ordered::drop_captured(**request);
     return {};
   }
   Status concluded = (*request)->conclude();

@@ -21,12 +21,12 @@ Status Queue::cancel(Request& request) {
   const auto own = [&](const PendingOp& entry) { return entry.belongs_to(&request); };
   const auto entry = std::find_if(pending_.begin(), pending_.end(), own);
   const bool pending = entry != pending_.end() && entry->op.kind == Op::receive;
-  if (request.captured || !(pending || self_messages_.receives(request))) return {};
+  if (request.capture != 0 || !(pending || self_messages_.receives(request))) return {};
   request.cancelling = true;
   if (pending && entry->launched) {
     auto captured = capturing();
     if (!captured) return std::move(captured).error();
-    if (*captured) return {};
+    if (*captured != 0) return {};
     WEFT_TRY(check_idle());
     if (used_) return {};
     auto matched = mailbox_->has_begun(entry->op.state);

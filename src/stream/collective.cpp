@@ -99,7 +99,7 @@ Status Queue::collective(const coll::Call& call) {
   }
   const device::kernel::StreamBeat beat{
       reinterpret_cast<uint64_t>(mailbox_->collective_beat()),
-      view_.publish_collective(collective_name_, target_.handle, *captured)};
+      view_.publish_collective(collective_name_, target_.handle, *captured != 0)};
   beat.store(launched.call);
   launched.synchronizing = synchronizes(call, plan.protocol) ? 1 : 0;
   WEFT_TRY(turns_.take(comm_.instance, polls_, [&] {

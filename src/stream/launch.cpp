@@ -8,6 +8,7 @@
 #include "base/config.hpp"
 #include "base/trace.hpp"
 #include "datatype/shape.hpp"
+#include "device/stream_words.hpp"
 #include "stream/order/order.hpp"
 #include "stream/queue.hpp"
 
@@ -33,6 +34,8 @@ uint32_t helpers_of(const contract::Op& op) {
   const uint64_t chunks = (op.bytes + contract::kChunk - 1) / contract::kChunk;
   return static_cast<uint32_t>(std::min<uint64_t>(setting_blocks - 1, chunks == 0 ? 0 : chunks - 1));
 }
+
+constexpr uint64_t kUnknownCapture = ~uint64_t{0};  // of a driver that does not identify captures
 
 /// Returns whether operation i is ordered behind earlier ones: sends to one rank keep their order, and an
 /// earlier receive matches first.
@@ -128,16 +131,36 @@ uint16_t Queue::allocate_state(bool captured) {
   return static_cast<uint16_t>(i);
 }
 
-/// Operations begin and end either all inside a capture or all outside.
-Status Queue::same_capture(bool now) const {
+Result<uint64_t> Queue::capturing() const {
+  auto captured = device::capturing(target_);
+  if (!captured) return std::move(captured).error();
+  if (!*captured) return uint64_t{0};
+  auto capture = device::capture_of(target_);
+  if (capture) return capture->id;
+  if (capture.error().code() != Errc::unsupported) return std::move(capture).error();
+  return kUnknownCapture;
+}
+
+std::optional<uint64_t> Queue::other_capture(uint64_t now) const {
   for (const PendingOp& entry : pending_)
-    if (entry.captured != now)
-      return Error(Errc::other,
-                   now ? "the stream is captured, but earlier nonblocking operations are unfinished: "
-                         "enqueue their wait before the capture begins"
-                       : "nonblocking operations were captured without a wait: "
-                         "enqueue it before the capture ends");
-  return {};
+    if (entry.capture != now) return entry.capture;
+  for (const Request* const collective : collectives_)
+    if (collective->capture != now) return collective->capture;
+  return std::nullopt;
+}
+
+/// Operations begin and end either all inside of one capture or all outside.
+Status Queue::same_capture(uint64_t now) {
+  const std::optional<uint64_t> other = other_capture(now);
+  if (!other) [[likely]]
+    return {};
+  for (Request* const request : std::vector(open_))
+    if (request->detached) drop_captured(*request);  // nobody can free it once more
+  return Error(Errc::other,
+               *other == 0 ? "the stream is captured, but earlier nonblocking operations are unfinished: "
+                             "enqueue their wait before the capture begins"
+                           : "nonblocking operations were captured without a wait: enqueue it before the "
+                             "capture ends, or free their requests after it");
 }
 
 Status Queue::add(PendingOp&& pending) {
@@ -162,8 +185,8 @@ Status Queue::add(PendingOp&& pending) {
                                      " unfinished operations do not fit a launch: wait for some in the "
                                      "stream");
   }
-  pending.captured = *captured;
-  pending.op.state = allocate_state(*captured);
+  pending.capture = *captured;
+  pending.op.state = allocate_state(*captured != 0);
   if (pending.op.kind != Op::copy) view_.publish(pending.op, target_.handle);
   pending_.push_back(std::move(pending));
   return {};
@@ -275,7 +298,7 @@ Status Queue::copy_now(const Side& to, const Side& from) {
   if (!copy) return std::move(copy).error();
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
-  copy->op.state = allocate_state(*captured);
+  copy->op.state = allocate_state(*captured != 0);
   states_[copy->op.state] = false;  // its next user comes later in the stream
   Chosen required;
   required[0] = true;

@@ -78,12 +78,20 @@ Status Queue::start(Request& request, std::span<const Part> parts) {
   return begin(request, parts, sides);
 }
 
+void Queue::drop_captured(Request& request) {
+  if (request.capture == 0) return;
+  auto now = capturing();
+  if (!now || *now == request.capture) return;
+  undo(request);
+  request.finish();
+}
+
 Status Queue::begin(Request& request, std::span<const Part> parts, std::span<const Side> sides) {
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   WEFT_TRY(same_capture(*captured));
   if (!sides.empty()) WEFT_TRY(await_freed(sides));
-  request.captured = *captured;
+  request.capture = *captured;
   open(request);
   bool all_null = true;
   Status added;
@@ -95,7 +103,7 @@ Status Queue::begin(Request& request, std::span<const Part> parts, std::span<con
     }
     all_null = false;
     if (part.peer == comm_.rank() && receives(part)) {
-      self_messages_.start_receive(sides[i], request);
+      self_messages_.start_receive(sides[i], request, *captured);
     } else if (part.peer == comm_.rank()) {
       self_messages_.start_send(sides[i], request, *captured, part.kind == Part::Kind::synchronous_send);
     } else {
@@ -121,7 +129,8 @@ Status Queue::start_collective(Request& request) {
   WEFT_TRY(check_ranks());
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
-  request.captured = *captured;
+  WEFT_TRY(same_capture(*captured));
+  request.capture = *captured;
   open(request);
   collectives_.push_back(&request);
   start_polling();
@@ -158,10 +167,10 @@ Status Queue::replace(Request& request, const Part& send, const Part& receive) {
 Status Queue::check_wait(const Request& request) const {
   auto now = capturing();
   if (!now) return std::move(now).error();
-  if (request.captured == *now || request.complete()) return {};
+  if (request.capture == *now || request.complete()) return {};
   return Error(Errc::request,
                std::string(request.name) +
-                   (request.captured
+                   (request.capture != 0
                         ? " was captured: enqueue its wait within the same capture, with MPI_STATUS_IGNORE"
                         : " was enqueued before the capture: enqueue its wait before the capture begins"));
 }
@@ -203,7 +212,7 @@ Status Queue::await_freed(std::span<const Side> more) {
   for (Request* const request : open_) {
     const bool pending = std::any_of(pending_.begin(), pending_.end(),
                                      [&](const PendingOp& entry) { return entry.belongs_to(request); });
-    if (request->detached && request->captured == *captured && pending) freed.push_back(request);
+    if (request->detached && request->capture == *captured && pending) freed.push_back(request);
   }
   return freed.empty() ? Status() : await(freed);
 }
@@ -216,6 +225,11 @@ Status Queue::enqueue_collectives(std::span<Request* const> requests) {
   };
   Status freed = any_left() ? await_freed() : Status();
   core::wait_until(comm_.instance, [&] { return !enqueuing_; });  // in another thread
+  if (any_left()) {
+    auto captured = capturing();
+    if (!captured) return std::move(captured).error();
+    WEFT_TRY(same_capture(*captured));
+  }
   enqueuing_ = true;
   while (any_left()) {
     Request* const request = collectives_.front();
@@ -328,7 +342,7 @@ Status Queue::finish(std::span<Request* const> requests) {
 
 Status Queue::expect(Request& request) {
   WEFT_TRY(check_wait(request));
-  if (request.captured && !request.complete())
+  if (request.capture != 0 && !request.complete())
     return Error(Errc::request, std::string(request.name) +
                                     " was captured: enqueue its wait within the same capture, with "
                                     "MPI_STATUS_IGNORE");
@@ -393,7 +407,7 @@ bool Queue::poll() {
   if (mailbox_->cancelled()) return fail_open_requests();
   if (pending_.empty() && !tested_) return false;
   auto captured = capturing();
-  if (!captured.ok() || *captured || (!pending_.empty() && pending_.front().captured)) return false;
+  if (!captured.ok() || *captured != 0 || other_capture(0)) return false;
   auto idle = device::idle(target_);
   if (!idle.ok() || !*idle) return false;
   for (Request* const request : std::vector(open_))

@@ -97,7 +97,7 @@ Status Queue::follow(const device::UserStream* stream) {
   WEFT_TRY(come_behind());
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
-  if (used_ && !*captured) WEFT_TRY(check_idle());
+  if (used_ && *captured == 0) WEFT_TRY(check_idle());
   void* const earlier = target_.handle;
   WEFT_TRY(redirect(handle));
   if (!behind_ && used_) behind_ = earlier;
@@ -164,7 +164,9 @@ Status Queue::receive(const p2p::Buffer& buffer, int source, int tag, StatusAddr
   auto side = describe(buffer, tag);
   if (!side) return std::move(side).error();
   if (source == comm_.rank()) {
-    auto completion = self_messages_.receive(*side);
+    auto captured = capturing();
+    if (!captured) return std::move(captured).error();
+    auto completion = self_messages_.receive(*side, *captured);
     if (!completion) return std::move(completion).error();
     return write_status(status, *completion);
   }
@@ -200,12 +202,14 @@ Result<core::Request*> Queue::start_receive(const p2p::Buffer& buffer, int sourc
   auto side = describe(buffer, tag);
   if (!side) return std::move(side).error();
   WEFT_TRY(await_freed({&*side, 1}));
+  auto captured = capturing();
+  if (!captured) return std::move(captured).error();
   Request* request = Request::slab().create(comm_);
   if (request == nullptr) return core::no_more_requests();
   request->completion = {p2p::kProcNull, p2p::kAnyTag, 0, false};
   Status started;
   if (source == comm_.rank()) {
-    self_messages_.start_receive(*side, *request);
+    self_messages_.start_receive(*side, *request, *captured);
     started = self_messages_.match();
   } else if (source != p2p::kProcNull) {
     started = add(Op::receive, *side, source, request, nullptr);
@@ -280,7 +284,7 @@ Status Queue::settle() {
 Status Queue::check_idle() {
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
-  if (*captured)
+  if (*captured != 0)
     return Error(Errc::comm, "the communicator's stream is being captured: end the capture first");
   if (turns_.taken()) return {};  // by another thread, without the lock: not yet in the stream
   auto idle = device::idle(target_);

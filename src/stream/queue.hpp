@@ -65,6 +65,8 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] Status expect(Request& request);
   /// The program cancels the request: a receive that no message has matched ends.
   [[nodiscard]] Status cancel(Request& request);
+  /// The program has freed the request: ends it if the capture in which it was started is over.
+  void drop_captured(Request& request);
   /// Before a call that the host executes: enqueues started collectives; with `in_stream`, error if messages
   /// are pending, which the stream would only reach after the call.
   [[nodiscard]] Status before_host_call(bool in_stream);
@@ -103,7 +105,7 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
     Request* partner;                                     ///< of a copy: the request of the send; null: none
     device::kernel::enqueue::Runs layout, source_layout;  ///< word 0: contiguous
     bool launched;
-    bool captured;
+    uint64_t capture;  ///< as Request::capture
     [[nodiscard]] bool belongs_to(const Request* one) const { return request == one || partner == one; }
   };
   using Chosen = std::bitset<device::kernel::enqueue::kOps>;
@@ -123,8 +125,12 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] Status copy_later(const Side& to, const Side& from, Request& send, Request& receive) override;
   [[nodiscard]] Status check_supported(const coll::Call& call) const;
   [[nodiscard]] Status complete_last();
-  [[nodiscard]] Status same_capture(bool now) const;
-  [[nodiscard]] Result<bool> capturing() const { return device::capturing(target_); }
+  /// Another capture, or 0, of which operations are unfinished; nullopt: none.
+  [[nodiscard]] std::optional<uint64_t> other_capture(uint64_t now) const;
+  /// Error if there is one. Drops what the program has freed of it.
+  [[nodiscard]] Status same_capture(uint64_t now);
+  /// The id of the capture of the stream; 0: none.
+  [[nodiscard]] Result<uint64_t> capturing() const;
   [[nodiscard]] uint16_t allocate_state(bool captured);
   [[nodiscard]] Status check_ranks();
   [[nodiscard]] Status come_behind();

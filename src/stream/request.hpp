@@ -57,7 +57,7 @@ class Request final : public core::Request {
   /// A collective, which is enqueued when the request is waited for; null: the parts are the operation.
   std::unique_ptr<order::Call> collective;
   std::vector<core::Ref<datatype::Datatype>> types;  ///< persistent: of the parts
-  bool captured = false;                             ///< started in a capture
+  uint64_t capture = 0;                              ///< id of the capture in which it was started; 0: none
 
  private:
   const bool ordinary_;

@@ -26,15 +26,19 @@ Error too_long(uint64_t bytes, uint64_t capacity, int tag) {
 
 }  // namespace
 
+bool SelfMessages::matches(const Send& send, int tag, uint64_t capture) {
+  return send.capture == capture && fits(tag, send.side.tag);
+}
+
 /// Finds a free range of the buffer. A received message frees its range at once: later messages come later in
 /// the stream.
 std::optional<uint64_t> SelfMessages::find_offset(uint64_t bytes, bool captured) const {
   std::vector<std::pair<uint64_t, uint64_t>> used;
   for (const Send& send : sends_)
-    if (send.offset && send.captured == captured)
+    if (send.offset && (send.capture != 0) == captured)
       used.emplace_back(*send.offset, *send.offset + rounded(send.side.bytes));
   for (const Reserved& part : reserved_)
-    if (part.captured == captured) used.emplace_back(part.offset, part.offset + rounded(part.bytes));
+    if ((part.capture != 0) == captured) used.emplace_back(part.offset, part.offset + rounded(part.bytes));
   std::sort(used.begin(), used.end());
   uint64_t at = captured ? half_bytes_ : 0;
   const uint64_t end = at + half_bytes_;
@@ -46,7 +50,7 @@ std::optional<uint64_t> SelfMessages::find_offset(uint64_t bytes, bool captured)
 }
 
 Status SelfMessages::copy_to_buffer(Send& send) {
-  const auto offset = find_offset(send.side.bytes, send.captured);
+  const auto offset = find_offset(send.side.bytes, send.capture != 0);
   if (!offset) {
     const uint64_t bytes = send.side.bytes;
     sends_.erase(sends_.begin() + (&send - sends_.data()));
@@ -63,10 +67,10 @@ Status SelfMessages::copy_to_buffer(Send& send) {
   return copies_.copy_now(buffered, from);  // releases the lock: `send` may be gone
 }
 
-uint64_t SelfMessages::reserve(uint64_t bytes, bool captured, const Request& request) {
-  const auto offset = find_offset(bytes, captured);
+uint64_t SelfMessages::reserve(uint64_t bytes, uint64_t capture, const Request& request) {
+  const auto offset = find_offset(bytes, capture != 0);
   if (!offset) return 0;
-  reserved_.push_back({*offset, bytes, captured, &request});
+  reserved_.push_back({*offset, bytes, capture, &request});
   return buffer_ + *offset;
 }
 
@@ -76,8 +80,9 @@ void SelfMessages::release(const Request& request) {
 
 Status SelfMessages::match() {
   for (auto receive = receives_.begin(); receive != receives_.end();) {
-    const auto send = std::find_if(sends_.begin(), sends_.end(),
-                                   [&](const Send& s) { return fits(receive->side.tag, s.side.tag); });
+    const auto send = std::find_if(sends_.begin(), sends_.end(), [&](const Send& s) {
+      return matches(s, receive->side.tag, receive->capture);
+    });
     if (send == sends_.end()) {
       ++receive;
       continue;
@@ -98,17 +103,17 @@ Status SelfMessages::match() {
   return {};
 }
 
-Status SelfMessages::send(const Side& side, bool captured) {
-  sends_.push_back({side, nullptr, std::nullopt, captured, false});
+Status SelfMessages::send(const Side& side, uint64_t capture) {
+  sends_.push_back({side, nullptr, std::nullopt, capture, false});
   WEFT_TRY(match());
   const auto left = std::find_if(sends_.begin(), sends_.end(),
                                  [](const Send& send) { return send.request == nullptr && !send.offset; });
   return left == sends_.end() ? Status() : copy_to_buffer(*left);
 }
 
-Result<core::Completion> SelfMessages::receive(const Side& side) {
-  const auto send =
-      std::find_if(sends_.begin(), sends_.end(), [&](const Send& s) { return fits(side.tag, s.side.tag); });
+Result<core::Completion> SelfMessages::receive(const Side& side, uint64_t capture) {
+  const auto send = std::find_if(sends_.begin(), sends_.end(),
+                                 [&](const Send& s) { return matches(s, side.tag, capture); });
   if (send == sends_.end())
     return Error(
         Errc::other,
@@ -121,11 +126,11 @@ Result<core::Completion> SelfMessages::receive(const Side& side) {
   return core::Completion{self_, was.side.tag, was.side.bytes, false};
 }
 
-void SelfMessages::start_send(const Side& side, Request& request, bool captured, bool synchronous) {
-  sends_.push_back({side, &request, std::nullopt, captured, synchronous});
+void SelfMessages::start_send(const Side& side, Request& request, uint64_t capture, bool synchronous) {
+  sends_.push_back({side, &request, std::nullopt, capture, synchronous});
 }
-void SelfMessages::start_receive(const Side& side, Request& request) {
-  receives_.push_back({side, &request});
+void SelfMessages::start_receive(const Side& side, Request& request, uint64_t capture) {
+  receives_.push_back({side, &request, capture});
 }
 
 bool SelfMessages::receives(const Request& request) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SelfMessages: messages of a rank to itself. Sends and receives are matched by the host at the call, since
-// both are in one stream in call order; a copy in the stream moves the data. Threading: under the instance
-// lock.
+// SelfMessages: messages of a rank to itself. Sends and receives of a capture, or outside of captures, are
+// matched by the host at the call, since both are in one stream in call order; a copy in the stream moves the
+// data. Threading: under the instance lock.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -21,12 +21,13 @@ class SelfMessages {
       : copies_(copies), buffer_(buffer), half_bytes_(bytes / 2), self_(self) {}
 
   /// Blocking send: copies into a posted receive, else into the buffer.
-  [[nodiscard]] Status send(const Side& side, bool captured);
+  [[nodiscard]] Status send(const Side& side, uint64_t capture);
   /// Blocking receive of the oldest message that matches the tag.
-  [[nodiscard]] Result<core::Completion> receive(const Side& side);
+  [[nodiscard]] Result<core::Completion> receive(const Side& side, uint64_t capture);
   /// `synchronous`: it ends when a receive has matched it, never by a copy into the buffer.
-  void start_send(const Side& side, Request& request, bool captured, bool synchronous = false);
-  void start_receive(const Side& side, Request& request);
+  /// `capture`: as Request::capture.
+  void start_send(const Side& side, Request& request, uint64_t capture, bool synchronous = false);
+  void start_receive(const Side& side, Request& request, uint64_t capture);
   /// Moves all messages that match a receive, and sets completion and outcome of its request; returns an
   /// error of a copy. If there is no room for a copy in a launch, the message and the receive stay.
   [[nodiscard]] Status match();
@@ -42,7 +43,7 @@ class SelfMessages {
   [[nodiscard]] bool idle() const { return sends_.empty() && receives_.empty(); }
   /// Reserves a part of the buffer for `bytes` bytes of the request, until release() or drop(); 0: none is
   /// free.
-  [[nodiscard]] uint64_t reserve(uint64_t bytes, bool captured, const Request& request);
+  [[nodiscard]] uint64_t reserve(uint64_t bytes, uint64_t capture, const Request& request);
   void release(const Request& request);
   /// Whether any part is reserved, which may thus become free.
   [[nodiscard]] bool reserves() const { return !reserved_.empty(); }
@@ -52,18 +53,20 @@ class SelfMessages {
     Side side;
     Request* request;  ///< null: the message is in the buffer
     std::optional<uint64_t> offset;
-    bool captured;
+    uint64_t capture;
     bool synchronous;
   };
   struct Receive {
     Side side;
     Request* request;
+    uint64_t capture;
   };
   struct Reserved {
     uint64_t offset, bytes;
-    bool captured;
+    uint64_t capture;
     const Request* request;
   };
+  [[nodiscard]] static bool matches(const Send& send, int tag, uint64_t capture);
   [[nodiscard]] Status copy_to_buffer(Send& send);
   [[nodiscard]] std::optional<uint64_t> find_offset(uint64_t bytes, bool captured) const;
 

@@ -382,6 +382,7 @@ int main(int argc, char** argv) {
     part("graphs", [&] { graphs(ordered, plain, 50, 3), graphs(ordered, plain, 5000, 2); });
     part("requests", [&] { requests(ordered, plain); });
     part("cancelled", [&] { cancelled_before_start(ordered, plain); });
+    part("captured_and_freed", [&] { captured_and_freed(ordered); });
     part("buffered", [&] { buffered(ordered); });
     part("some_ranks", [&] { some_ranks(ordered, plain); });
     part("default_stream", [&] { default_stream(); });

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Requests in stream order that the program cancels before the stream has started them.
+// Requests in stream order that the program cancels before the stream has started them, or frees after a
+// capture.
 #pragma once
+#include <set>
+#include <vector>
+
 #include "stream/order_comm.hpp"
 
 namespace weft::test::enqueued {
@@ -42,6 +46,29 @@ inline void cancelled_before_start(const OrderComm& ordered, const Plain& plain)
     MPI_Send(data.data(), kInts, MPI_INT, partner, 3, comm);
     ordered.synchronize();
   }
+}
+
+/// Freed after a capture that the program discards: the library uses the request again.
+inline void captured_and_freed(const OrderComm& ordered) {
+  constexpr int kRounds = 100;
+  const MPI_Comm comm = ordered.comm;
+  Buffer out(Kind::device, 40, device), in(Kind::device, 40, device);
+  std::set<MPI_Request> used;
+  for (int round = 0; round < kRounds; ++round) {
+    MPI_Request request;
+    {
+      Graph graph(ordered.stream);
+      expect_class(MPI_Irecv(in.data(), 10, MPI_INT, rank, 4, comm, &request), MPI_SUCCESS, "MPI_Irecv");
+      graph.discard();
+    }
+    used.insert(request);
+    expect_class(MPI_Request_free(&request), MPI_SUCCESS, "MPI_Request_free of a captured receive");
+    MPI_Isend(out.data(), 10, MPI_INT, rank, 5, comm, &request);
+    MPI_Recv(in.data(), 10, MPI_INT, rank, 5, comm, MPI_STATUS_IGNORE);
+    expect_class(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "a message after a discarded capture");
+    ordered.synchronize();
+  }
+  expect(used.size() < kRounds, "no request of a discarded capture is used again");
 }
 
 }  // namespace weft::test::enqueued

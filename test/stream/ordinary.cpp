@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "stream/order_sequences.hpp"
+#include "stream/ordinary_captures.hpp"
 #include "stream/ordinary_requests.hpp"
 #include "stream/ordinary_self.hpp"
 #include "stream/ordinary_streams.hpp"
@@ -370,6 +371,8 @@ int main(int argc, char** argv) {
     part("synchronous_sends", [&] { synchronous_sends(ordered, plain); });
     part("other_streams", [&] { other_streams(ordered); });
     part("streams_in_captures", [&] { streams_in_captures(ordered, plain); });
+    part("discarded_captures", [&] { discarded_captures(ordered); });
+    part("across_captures", [&] { across_captures(ordered); });
     part("pinned_memory", [&] { pinned_memory(); });
     part("refused", [&] { refused(ordered); });
     part("promises", [&] { promises(); });

@@ -93,6 +93,8 @@ class Graph {
     expect(driver().cuStreamEndCapture(stream_, &graph_) == 0, "cuStreamEndCapture");
     expect(driver().cuGraphInstantiateWithFlags(&executable_, graph_, 0) == 0, "cuGraphInstantiate");
   }
+  /// Ends the capture, whose work will never be launched.
+  void discard() { expect(driver().cuStreamEndCapture(stream_, &graph_) == 0, "cuStreamEndCapture"); }
   void launch() const { expect(driver().cuGraphLaunch(executable_, stream_) == 0, "cuGraphLaunch"); }
   ~Graph() {
     driver().cuGraphExecDestroy(executable_);

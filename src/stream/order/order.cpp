@@ -169,24 +169,25 @@ Status Engine::submit(const Submission& submission, std::unique_ptr<Call> call) 
 Status Order::enqueue(core::Communicator& comm, const char* name, std::unique_ptr<Call> call,
                       const device::Capture& capture, core::Request* done) {
   std::shared_ptr<std::atomic<bool>> after, ended;
-  const std::shared_ptr<std::atomic<bool>> last_of_order = last_ended_, last_of_stream = stream_->last_ended;
+  OrderedStream& stream = *stream_;  // another thread may change it meanwhile
+  const std::shared_ptr<std::atomic<bool>> last_of_order = last_ended_, last_of_stream = stream.last_ended;
   OrderedStream* const last_stream = last_stream_;
-  const bool by_host = !capture && !engine_.may_wait(*stream_);
+  const bool by_host = !capture && !engine_.may_wait(stream);
   if (by_host) no_connection.hit(std::to_string(device::max_waiting_streams()) + " streams wait");
   if (!capture) {
     // T5: calls of one communicator run in call order, also if the program changes the stream.
-    if (last_stream_ != stream_ && last_ended_ != nullptr && !last_ended_->load(std::memory_order_acquire))
+    if (last_stream_ != &stream && last_ended_ != nullptr && !last_ended_->load(std::memory_order_acquire))
       after = last_ended_;
     ended = std::make_shared<std::atomic<bool>>(false);
     last_ended_ = ended;
-    last_stream_ = stream_;
-    if (!by_host) stream_->last_ended = ended;
+    last_stream_ = &stream;
+    if (!by_host) stream.last_ended = ended;
     ++pending_;
     ++engine_.pending;
     device::streams_may_wait(1);
   }
-  Status enqueued = engine_.submit({*stream_, capture, comm, name, shared_from_this(), std::move(after),
-                                    ended, done, capture ? 0 : ++enqueued_, by_host},
+  Status enqueued = engine_.submit({stream, capture, comm, name, shared_from_this(), std::move(after), ended,
+                                    done, capture ? 0 : ++enqueued_, by_host},
                                    std::move(call));
   if (!enqueued.ok() && !capture) {
     ended->store(true, std::memory_order_release);
@@ -194,7 +195,7 @@ Status Order::enqueue(core::Communicator& comm, const char* name, std::unique_pt
       last_ended_ = last_of_order;
       last_stream_ = last_stream;
     }
-    if (stream_->last_ended == ended) stream_->last_ended = last_of_stream;
+    if (stream.last_ended == ended) stream.last_ended = last_of_stream;
     call_ended(false);
   }
   return enqueued;

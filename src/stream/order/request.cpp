@@ -31,6 +31,15 @@ void Request::issue() {
   if (capture == 0) ++issued_;
 }
 
+void Request::retract() {
+  if (capture == 0) --issued_;
+  active = false;
+}
+
+void Request::drop_captured() {
+  if (capture != 0) release();
+}
+
 Status Request::start() { return restart(*this); }
 
 /// A list of the program names the request no more, and a persistent one is inactive.
@@ -105,7 +114,7 @@ void Request::end() {
   comm->instance.remove(*this);
   executor_.operation_ends();
   running_ = false;
-  if (counts_ && ++ended_ == issued_) {
+  if (counts_ && ++ended_ == issued_ && capture == 0) {
     outcome = ended_with();
     finish();
   }

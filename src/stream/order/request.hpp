@@ -26,6 +26,11 @@ class Request final : public core::Request, private core::Poller {
   // Of the program, in call order.
   /// The stream will start it once more.
   void issue();
+  /// It will not: its start could not be enqueued.
+  void retract();
+  /// The program has freed it: a captured one never completes for the host, and its graphs keep what they
+  /// need.
+  void drop_captured();
   /// The stream will await it: the program's view of it ends. Destroys it if it is not persistent.
   void leave_to_stream();
   Status start() override;
