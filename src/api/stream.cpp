@@ -67,8 +67,8 @@ Status comm_create(Communicator& parent, MPIX_Stream handle, MPI_Comm* newcomm) 
   if (handle != MPIX_STREAM_NULL && stream == nullptr) return bad_stream("stream");
   auto child = coll::duplicate(parent);
   if (!child) return std::move(child).error();
-  Status attached = stream::begin_creation(parent, **child);
-  if (attached.ok()) attached = stream::attach(**child, core::Ref<Stream>::share(stream));
+  parent.instance.failures.make_part(**child, parent);
+  Status attached = stream::attach(**child, core::Ref<Stream>::share(stream));
   WEFT_TRY(stream::end_creation(**child, std::move(attached)));
   *newcomm = api::handle_of(**child);
   return {};

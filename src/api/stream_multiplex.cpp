@@ -47,8 +47,8 @@ Status create(Communicator& parent, int count, const MPIX_Stream* handles, MPI_C
   }
   auto child = coll::duplicate(parent);
   if (!child) return std::move(child).error();
-  Status attached = stream::begin_creation(parent, **child);
-  if (attached.ok()) attached = Multiplex::attach(**child, std::move(streams));
+  parent.instance.failures.make_part(**child, parent);
+  Status attached = Multiplex::attach(**child, std::move(streams));
   WEFT_TRY(stream::end_creation(**child, std::move(attached)));
   *newcomm = api::handle_of(**child);
   return {};

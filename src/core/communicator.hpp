@@ -88,12 +88,6 @@ class Communicator final : public Counted {
     return 0x40000000 | (nonblocking_tag_ = (nonblocking_tag_ + 1) & 0x3fffffff);
   }
 
-  /// Makes this a communicator for steps of operations on `whole`: it is revoked with that one, and the
-  /// program has no handle of it.
-  void become_part_of(Communicator& whole) {
-    part_of = &whole;
-    has_handle = false;
-  }
   /// Gives a communicator whose id and members were not known at its creation, and which nobody has used, its
   /// final ones: a subset of its members.
   void settle(ContextId id, Ref<Group> local, Ref<Group> remote);
@@ -124,7 +118,7 @@ class Communicator final : public Counted {
   bool revoked = false;  ///< by FailureDetector::revoke(): every operation on it fails
   uintptr_t handle;      ///< the MPI_Comm value: the object's address, or a predefined handle value
   /// Of a communicator that the library made for steps of operations on another one: that one, with which it
-  /// is revoked. Null: none.
+  /// is revoked (FailureDetector::make_part()). Null: none.
   Communicator* part_of = nullptr;
   /// How many of FailureDetector::failed_in() the program has acknowledged (MPIX_Comm_ack_failed).
   size_t acknowledged_failures = 0;

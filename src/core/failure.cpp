@@ -172,6 +172,17 @@ bool FailureDetector::revoke(Communicator& comm) {
   return true;
 }
 
+void FailureDetector::make_part(Communicator& part, Communicator& whole) {
+  part.part_of = &whole;
+  part.has_handle = false;
+  if (revoked(whole)) revoke(part);
+}
+
+void FailureDetector::revoke_everywhere(Communicator& comm) {
+  if (std::exchange(comm.part_of, nullptr) != nullptr) comm.revoked = false;
+  revoke(comm);
+}
+
 bool FailureDetector::revoke(ContextId id) {
   Ref<Communicator> known;
   Communicator::slab().for_each([&](Communicator& comm) {

@@ -57,6 +57,13 @@ class FailureDetector {
   /// The same by context id; the communicator may still be under construction here, or freed.
   bool revoke(ContextId id);
 
+  /// Makes `part` a communicator for steps of operations on `whole`, with which it is revoked: at once if
+  /// `whole` has been revoked already, or before it was known here.
+  void make_part(Communicator& part, Communicator& whole);
+  /// Revokes a communicator on all ranks. A part, which may have been revoked here with its whole while other
+  /// ranks have completed the operation, is none any more.
+  void revoke_everywhere(Communicator& comm);
+
   /// Returns whether look() would look.
   [[nodiscard]] bool due(uint64_t now) const { return now >= next_look_; }
   /// Looks for ended processes if the last look is kLookIntervalNs old. Returns true if one has failed.

@@ -152,6 +152,11 @@ void Messages::report_holder(LockRequest& request, Control& control, int ranks) 
 void Messages::on_sync(core::ProcessId source, const SyncMessage& message) {
   int rank = -1;
   Window* const window = find(message.window, source, rank);
+  if (message.what == Sync::detached_query) {  // all processes have had the window
+    if (window == nullptr || window->told_detached())
+      send(source, SyncMessage{WindowHandler::sync, Sync::detached, 0, -1, message.window});
+    return;
+  }
   if (window == nullptr) return;
   Control& control = *window->control;
   switch (message.what) {

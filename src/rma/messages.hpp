@@ -27,7 +27,8 @@ enum class Sync : uint8_t {
   held,  ///< a lock that the receiver has requested: who holds it
   post,
   complete,
-  detached  ///< Peer::detached
+  detached,       ///< Peer::detached
+  detached_query  ///< asks for it: the source had no window yet when the receiver may have sent it
 };
 
 /// The upper half of the block of transport/rma.

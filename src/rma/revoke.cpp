@@ -100,8 +100,7 @@ void Window::tell_detached() {
 void Window::await_detached() {
   if (!exchanged_) return;  // nobody has a key
   // Revoked with another communicator during the creation: other processes may have a complete window.
-  if (std::exchange(comm->part_of, nullptr) != nullptr) comm->revoked = false;
-  (void)instance.failures.revoke(*comm);
+  instance.failures.revoke_everywhere(*comm);
   core::Operands event{.what = wait_table::What::collective};
   event.operation = "free of a revoked window";
   const auto has_left = [&](const Peer& peer) {
@@ -109,6 +108,9 @@ void Window::await_detached() {
            (instance.shm != nullptr && instance.same_host(peer.process) &&
             instance.shm->departed(peer.process).load(std::memory_order_acquire) != 0);
   };
+  for (const Peer& peer : peers)
+    if (peer.process != instance.self && !has_left(peer))
+      Messages::of(instance).send_sync(*this, peer, Sync::detached_query);
   const auto writing = [&](const auto& memory) { return rma().receiving(memory.second.region); };
   core::wait_until(instance,
                    [&] {

@@ -274,9 +274,7 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
                  "MPI_Comm_split_type(MPI_COMM_TYPE_SHARED)");
   auto duplicate = coll::duplicate(comm);
   if (!duplicate) return std::move(duplicate).error();
-  (*duplicate)->become_part_of(comm);  // whose revocation ends the creation
-  core::FailureDetector& failures = comm.instance.failures;
-  if (failures.revoked(comm)) failures.revoke(**duplicate);  // meanwhile: the peers leave
+  comm.instance.failures.make_part(**duplicate, comm);  // whose revocation ends the creation
   Window* const window = slab().create(core::Ref<core::Communicator>(*duplicate));
   if (window == nullptr) return Error(Errc::no_mem, "too many windows: free some");
   const core::Ref<Window> guard(window);
@@ -297,6 +295,8 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
   messages.add(*window);  // peers may send before this process has received all keys
   Status made = window->share(options, window->allocate(options, sizes));
   if (made.ok()) made = window->create_stream_counters();
+  // With its communicator, during the last step: the window would be revoked on this process alone.
+  if (made.ok() && window->comm->revoked) made = revoked_error();
   if (made.ok()) {
     window->comm->part_of = nullptr;
     window->retain();

@@ -182,22 +182,14 @@ Status attach(core::Communicator& comm, core::Ref<Stream> stream) {
   return {};
 }
 
-Status begin_creation(core::Communicator& parent, core::Communicator& child) {
-  child.become_part_of(parent);
-  return parent.instance.failures.check(parent);
-}
-
 Status end_creation(core::Communicator& child, Status attached) {
   core::FailureDetector& failures = child.instance.failures;
   if (attached.ok()) attached = failures.check(child);
+  if (!attached.ok() && attached.error().code() == Errc::revoked) failures.revoke_everywhere(child);
   child.part_of = nullptr;
   if (attached.ok()) {
     child.has_handle = true;
     return {};
-  }
-  if (attached.error().code() == Errc::revoked) {
-    child.revoked = false;  // with the parent, here alone: other ranks may have completed the creation
-    static_cast<void>(failures.revoke(child));
   }
   WEFT_ASSERT(dynamic_cast<Queue*>(child.stream.get()) == nullptr);  // S8: attach() has checked last
   child.release();

@@ -16,9 +16,7 @@ namespace weft::stream {
 /// Local. Errc::unsupported: the stream cannot await words in memory.
 [[nodiscard]] Status set_stream(core::Communicator& comm, Stream* stream,
                                 order::Order::Functions functions = order::Order::Functions::all);
-/// The communicator is part of its parent, whose revocation ends its creation, until end_creation().
-/// Errc::revoked if the parent has been revoked since the communicator was made.
-[[nodiscard]] Status begin_creation(core::Communicator& parent, core::Communicator& child);
+/// Ends the creation of a communicator, which has been a part of its parent, whose revocation ends it.
 /// `attached`: the outcome. After an error the communicator is released. If a revocation has ended the
 /// creation here, it is revoked, since other ranks may have completed it; a failure ends it on all ranks.
 [[nodiscard]] Status end_creation(core::Communicator& child, Status attached);

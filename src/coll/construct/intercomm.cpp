@@ -49,11 +49,11 @@ Status settle(Communicator& child, ContextId id, Ref<Group> local, Ref<Group> re
     const ContextId own = local_context(child.instance, id, *local, *remote);
     Ref<Communicator> local_comm(Communicator::create(child.instance, own, local));
     if (!local_comm) return Error(Errc::no_mem, "out of memory for another communicator: free some");
-    local_comm->become_part_of(child);
     local_comm->errhandler = child.errhandler;
     child.local = std::move(local_comm);
   }
   child.settle(id, std::move(local), std::move(remote));
+  if (child.local) child.instance.failures.make_part(*child.local, child);
   return {};
 }
 
@@ -63,8 +63,8 @@ Communicator* assemble(Instance& instance, ContextId id, Ref<Group> local, Ref<G
   if (!local_comm) return nullptr;
   Communicator* intercomm = Communicator::create(instance, id, std::move(local), std::move(remote));
   if (intercomm == nullptr) return nullptr;
-  local_comm->become_part_of(*intercomm);
   intercomm->local = std::move(local_comm);
+  instance.failures.make_part(*intercomm->local, *intercomm);
   return intercomm;
 }
 

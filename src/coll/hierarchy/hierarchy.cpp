@@ -108,7 +108,7 @@ Status Hierarchy::create_communicators() {
     return std::move(across).error();
   }
   for (core::Communicator* const part : {*inside, *across})
-    if (part != nullptr) part->become_part_of(comm_);
+    if (part != nullptr) comm_.instance.failures.make_part(*part, comm_);
   local_comm_ = core::Ref<core::Communicator>(*inside);
   inter_host_comm_ = core::Ref<core::Communicator>(*across);
   return {};
