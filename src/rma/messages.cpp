@@ -152,12 +152,11 @@ void Messages::report_holder(LockRequest& request, Control& control, int ranks) 
 void Messages::on_sync(core::ProcessId source, const SyncMessage& message) {
   int rank = -1;
   Window* const window = find(message.window, source, rank);
-  if (message.what == Sync::detached_query) {  // all processes have had the window
-    if (window == nullptr || window->told_detached())
+  if (window == nullptr) {
+    if (message.what == Sync::detached_query)  // this process has had the window, and has left it
       send(source, SyncMessage{WindowHandler::sync, Sync::detached, 0, -1, message.window});
     return;
   }
-  if (window == nullptr) return;
   Control& control = *window->control;
   switch (message.what) {
     case Sync::lock_shared:
@@ -189,6 +188,8 @@ void Messages::on_sync(core::ProcessId source, const SyncMessage& message) {
     case Sync::detached:
       window->peers[static_cast<size_t>(rank)].detached = true;
       break;
+    case Sync::detached_query:
+      break;  // answered when the window is gone
     default:
       stale.add();
   }

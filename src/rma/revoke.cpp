@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "device/window.hpp"
 #include "rma/kernel_queue.hpp"
 #include "rma/messages.hpp"
@@ -14,6 +15,8 @@
 #include "transport/shm/shm.hpp"
 
 namespace weft::rma {
+
+constexpr uint64_t kQueryIntervalNs = 10'000'000;  // between questions whether a process has left a window
 
 Error Window::revoked_error() {
   return {Errc::revoked,
@@ -108,12 +111,18 @@ void Window::await_detached() {
            (instance.shm != nullptr && instance.same_host(peer.process) &&
             instance.shm->departed(peer.process).load(std::memory_order_acquire) != 0);
   };
-  for (const Peer& peer : peers)
-    if (peer.process != instance.self && !has_left(peer))
-      Messages::of(instance).send_sync(*this, peer, Sync::detached_query);
+  uint64_t next_query_ns = 0;
+  const auto ask = [&] {  // a process may have said so before this one had the window
+    if (monotonic_ns() < next_query_ns) return;
+    next_query_ns = monotonic_ns() + kQueryIntervalNs;
+    for (const Peer& peer : peers)
+      if (peer.process != instance.self && !has_left(peer))
+        Messages::of(instance).send_sync(*this, peer, Sync::detached_query);
+  };
   const auto writing = [&](const auto& memory) { return rma().receiving(memory.second.region); };
   core::wait_until(instance,
                    [&] {
+                     ask();
                      return std::all_of(peers.begin(), peers.end(), has_left) &&
                             std::none_of(own_.begin(), own_.end(), writing) &&
                             std::none_of(spans_.begin(), spans_.end(), writing);

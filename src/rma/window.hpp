@@ -131,8 +131,6 @@ class Window final : public core::Counted {
   /// Of a revoked window: ends the operations that wait for messages. Returns true once no operation is in
   /// flight and the other processes have been told.
   [[nodiscard]] bool leave();
-  /// Whether it has told the others that it accesses their memory no more.
-  [[nodiscard]] bool told_detached() const { return told_; }
 
   // Memory of dynamic windows: dynamic.cpp.
   [[nodiscard]] Status attach(void* base, uint64_t size);
