@@ -398,8 +398,8 @@ Status allow_host_wait(core::Request& request) {
 void drop_captured(core::Request& request) {
   if (OrderedRequest* const ordered = OrderedRequest::of(request); ordered != nullptr)
     return ordered->drop_captured();
-  if (auto queue = stream::queue_of(*request.comm))
-    (*queue)->drop_captured(static_cast<KernelRequest&>(request));
+  auto& kernel = static_cast<KernelRequest&>(request);
+  if (kernel.capture != 0) static_cast<void>(kernel.cancel());
 }
 
 Types::Types(DatatypeArray view, size_t n) {

@@ -21,7 +21,15 @@ Status Queue::cancel(Request& request) {
   const auto own = [&](const PendingOp& entry) { return entry.belongs_to(&request); };
   const auto entry = std::find_if(pending_.begin(), pending_.end(), own);
   const bool pending = entry != pending_.end() && entry->op.kind == Op::receive;
-  if (request.capture != 0 || !(pending || self_messages_.receives(request))) return {};
+  if (request.capture != 0) {
+    auto now = capturing();
+    if (!now) return std::move(now).error();
+    if (*now == request.capture) return {};
+    undo(request);
+    request.finish();
+    return {};
+  }
+  if (!pending && !self_messages_.receives(request)) return {};
   request.cancelling = true;
   if (pending && entry->launched) {
     auto captured = capturing();

@@ -141,26 +141,22 @@ Result<uint64_t> Queue::capturing() const {
   return kUnknownCapture;
 }
 
-std::optional<uint64_t> Queue::other_capture(uint64_t now) const {
-  for (const PendingOp& entry : pending_)
-    if (entry.capture != now) return entry.capture;
-  for (const Request* const collective : collectives_)
-    if (collective->capture != now) return collective->capture;
-  return std::nullopt;
-}
-
 /// Operations begin and end either all inside of one capture or all outside.
 Status Queue::same_capture(uint64_t now) {
-  const std::optional<uint64_t> other = other_capture(now);
-  if (!other) [[likely]]
+  uint64_t other = now;
+  for (const PendingOp& entry : pending_)
+    if (entry.capture != now) other = entry.capture;
+  for (const Request* const collective : collectives_)
+    if (collective->capture != now) other = collective->capture;
+  if (other == now) [[likely]]
     return {};
   for (Request* const request : std::vector(open_))
-    if (request->detached) drop_captured(*request);  // nobody can free it once more
+    if (request->detached && request->capture != 0) WEFT_TRY(cancel(*request));  // nobody else can
   return Error(Errc::other,
-               *other == 0 ? "the stream is captured, but earlier nonblocking operations are unfinished: "
-                             "enqueue their wait before the capture begins"
-                           : "nonblocking operations were captured without a wait: enqueue it before the "
-                             "capture ends, or free their requests after it");
+               other == 0 ? "the stream is captured, but earlier nonblocking operations are unfinished: "
+                            "enqueue their wait before the capture begins"
+                          : "nonblocking operations were captured without a wait: enqueue it before the "
+                            "capture ends, or free their requests after it");
 }
 
 Status Queue::add(PendingOp&& pending) {

@@ -48,14 +48,6 @@ Status Request::start() {
   return started;
 }
 
-/// Polls may complete the request. Requests that the program has freed, and whose messages other waits have
-/// put into the stream, end here.
-void Queue::open(Request& request) {
-  for (Request* const each : std::vector(open_))
-    if (each->detached && !unfinished(*each)) retire(*each);
-  open_.push_back(&request);
-}
-
 /// Takes back what an unsuccessful start has added.
 void Queue::undo(Request& request) {
   std::erase_if(pending_, [&](const PendingOp& entry) {
@@ -78,21 +70,13 @@ Status Queue::start(Request& request, std::span<const Part> parts) {
   return begin(request, parts, sides);
 }
 
-void Queue::drop_captured(Request& request) {
-  if (request.capture == 0) return;
-  auto now = capturing();
-  if (!now || *now == request.capture) return;
-  undo(request);
-  request.finish();
-}
-
 Status Queue::begin(Request& request, std::span<const Part> parts, std::span<const Side> sides) {
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   WEFT_TRY(same_capture(*captured));
   if (!sides.empty()) WEFT_TRY(await_freed(sides));
   request.capture = *captured;
-  open(request);
+  open_.push_back(&request);
   bool all_null = true;
   Status added;
   for (size_t i = 0; i < parts.size() && added.ok(); ++i) {
@@ -131,7 +115,7 @@ Status Queue::start_collective(Request& request) {
   if (!captured) return std::move(captured).error();
   WEFT_TRY(same_capture(*captured));
   request.capture = *captured;
-  open(request);
+  open_.push_back(&request);
   collectives_.push_back(&request);
   start_polling();
   return {};
@@ -175,14 +159,10 @@ Status Queue::check_wait(const Request& request) const {
                         : " was enqueued before the capture: enqueue its wait before the capture begins"));
 }
 
-bool Queue::has_entries(const Request& request) const {
+bool Queue::unfinished(const Request& request) const {
   return self_messages_.contains(request) ||
          std::any_of(pending_.begin(), pending_.end(),
-                     [&](const PendingOp& entry) { return entry.belongs_to(&request); });
-}
-
-bool Queue::unfinished(const Request& request) const {
-  return has_entries(request) ||
+                     [&](const PendingOp& entry) { return entry.belongs_to(&request); }) ||
          std::find(collectives_.begin(), collectives_.end(), &request) != collectives_.end();
 }
 
@@ -407,7 +387,9 @@ bool Queue::poll() {
   if (mailbox_->cancelled()) return fail_open_requests();
   if (pending_.empty() && !tested_) return false;
   auto captured = capturing();
-  if (!captured.ok() || *captured != 0 || other_capture(0)) return false;
+  if (!captured.ok() || *captured != 0 || (!pending_.empty() && pending_.front().capture != 0) ||
+      (!collectives_.empty() && collectives_.front()->capture != 0))
+    return false;
   auto idle = device::idle(target_);
   if (!idle.ok() || !*idle) return false;
   for (Request* const request : std::vector(open_))

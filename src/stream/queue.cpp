@@ -240,7 +240,7 @@ Status Queue::wait(std::span<Request* const> requests, std::span<const StatusAdd
     });
     if (entry != pending_.end())
       entry->op.status = reinterpret_cast<uint64_t>(status);
-    else if (outcome.ok() && !has_entries(request))
+    else if (outcome.ok() && !unfinished(request))
       outcome = write_status(status, request.completion);  // of MPI_PROC_NULL or oneself
     if (first.ok()) first = std::move(outcome);
   }
@@ -266,6 +266,8 @@ Status Queue::report_fault() {
 }
 
 void Queue::start_polling() {
+  for (Request* const request : std::vector(open_))  // freed, and put into the stream by other waits
+    if (request->detached && !unfinished(*request)) retire(*request);
   caller_ = std::this_thread::get_id();
   if (registered_) return;
   registered_ = true;

@@ -63,10 +63,9 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] Status finish(std::span<Request* const> requests);
   /// The program tests the request: it completes while the host is in MPI. Error if it was captured.
   [[nodiscard]] Status expect(Request& request);
-  /// The program cancels the request: a receive that no message has matched ends.
+  /// The program cancels the request: a receive that no message has matched ends, and so does what is left of
+  /// a capture that is over.
   [[nodiscard]] Status cancel(Request& request);
-  /// The program has freed the request: ends it if the capture in which it was started is over.
-  void drop_captured(Request& request);
   /// Before a call that the host executes: enqueues started collectives; with `in_stream`, error if messages
   /// are pending, which the stream would only reach after the call.
   [[nodiscard]] Status before_host_call(bool in_stream);
@@ -125,9 +124,8 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] Status copy_later(const Side& to, const Side& from, Request& send, Request& receive) override;
   [[nodiscard]] Status check_supported(const coll::Call& call) const;
   [[nodiscard]] Status complete_last();
-  /// Another capture, or 0, of which operations are unfinished; nullopt: none.
-  [[nodiscard]] std::optional<uint64_t> other_capture(uint64_t now) const;
-  /// Error if there is one. Drops what the program has freed of it.
+  /// Error if operations of another capture, or outside of captures, are unfinished. Drops the freed ones of
+  /// a capture.
   [[nodiscard]] Status same_capture(uint64_t now);
   /// The id of the capture of the stream; 0: none.
   [[nodiscard]] Result<uint64_t> capturing() const;
@@ -144,10 +142,8 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   /// Before a wait: messages to oneself. Each request has its outcome.
   void finish_self(std::span<Request* const> requests);
   [[nodiscard]] Chosen entries_of(std::span<Request* const> requests);
-  [[nodiscard]] bool has_entries(const Request& request) const;
-  /// Whether an operation of the request is not in the stream, or not as one that has to complete there.
+  /// Whether an operation of the request is not in the stream, or does not have to complete there.
   [[nodiscard]] bool unfinished(const Request& request) const;
-  void open(Request& request);
   /// Enqueues the collectives among the requests, and those started before. Each has its outcome; the error
   /// returned is of await_freed().
   [[nodiscard]] Status enqueue_collectives(std::span<Request* const> requests);

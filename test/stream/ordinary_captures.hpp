@@ -49,7 +49,7 @@ inline void discarded_captures(const OrderComm& ordered) {
   }
 }
 
-/// What has been started outside of a capture is not completed within it.
+/// Operations that are started outside of a capture are not completed within it.
 inline void across_captures(const OrderComm& ordered) {
   const MPI_Comm comm = ordered.comm;
   Buffer out(Kind::device, 40, device), in(Kind::device, 40, device), sum(Kind::device, 4, device);

@@ -50,7 +50,7 @@ void Request::leave_to_stream() {
     release();
 }
 
-/// A wait for a cancelled operation is local (MPI 5.0 section 3.8.4): one that the stream has not started is
+/// A wait for a cancelled operation is local (MPI 5.0 section 3.8.4): what the stream has not started is
 /// cancelled when it starts. Earlier operations of a persistent request stay as they are.
 Status Request::cancel() {
   if (capture != 0) return {};
