@@ -13,6 +13,7 @@
 
 #include "stream/order_requests.hpp"
 #include "stream/order_sequences.hpp"
+#include "stream/ordinary_mixed.hpp"
 
 namespace {
 
@@ -392,5 +393,6 @@ int main(int argc, char** argv) {
     part("windows", [&] { windows(ordered); });
     part("extensions", [&] { extensions(ordered); });
   }
+  part("mixed", [&] { MixedRequests(random_state, "prefer").run(5 * rounds); });
   return weft::test::finish(failures);
 }

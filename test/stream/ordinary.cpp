@@ -2,7 +2,7 @@
 // Ordinary calls that kernels execute, on communicators whose ranks all promise GPU memory and no wildcards:
 // all call forms against the same calls on the host, layouts, requests that the stream and the host complete,
 // graphs, other streams, broken promises. On the emulated driver, and unchanged on GPUs.
-// usage: ordinary [PART [ROUNDS]]
+// usage: ordinary [PART [ROUNDS [SEED]]]
 #include <weft.h>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 
 #include "stream/order_sequences.hpp"
 #include "stream/ordinary_captures.hpp"
+#include "stream/ordinary_mixed.hpp"
 #include "stream/ordinary_requests.hpp"
 #include "stream/ordinary_self.hpp"
 #include "stream/ordinary_streams.hpp"
@@ -352,6 +353,8 @@ int main(int argc, char** argv) {
   wildcards = false;
   const Parts part(argc, argv);
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 4;
+  const auto seed = static_cast<unsigned>(argc > 3 ? std::atoi(argv[3]) : 7);
+  random_state = seed;
   {
     const Plain plain;
     const OrderComm ordered("true");
@@ -367,6 +370,7 @@ int main(int argc, char** argv) {
     part("threads", [&] { threads(ordered); });
     part("held_launches", [&] { held_launches(ordered); });
     part("waits_for_any", [&] { waits_for_any(ordered); });
+    part("tested_collectives", [&] { tested_collectives(ordered, plain); });
     part("collectives", [&] { collectives(ordered); });
     part("synchronous_sends", [&] { synchronous_sends(ordered, plain); });
     part("other_streams", [&] { other_streams(ordered); });
@@ -379,5 +383,6 @@ int main(int argc, char** argv) {
     part("graphs", [&] { graphs(ordered, plain, 50, 3), graphs(ordered, plain, 5000, 2); });
     part("sequences", [&] { sequences(ordered, plain, rounds, 2 * static_cast<int>(kCallCount)); });
   }
+  part("mixed", [&] { MixedRequests(seed, "true").run(5 * rounds); });
   return weft::test::finish(failures);
 }

@@ -183,6 +183,43 @@ inline void any_tag_and_neighbors(const OrderComm& ordered) {
          "messages of any tag and of neighbors");
 }
 
+/// A test of a collective behind a receive without a message is local, and returns false; the collective is
+/// executed when the message has arrived. The sender enters the collective behind its message.
+inline void tested_collectives(const OrderComm& ordered, const Plain& plain) {
+  if (ranks == 1) return;
+  constexpr int kTests = 100;
+  const MPI_Comm comm = ordered.comm;
+  Buffer out(Kind::device, 40, device), in(Kind::device, 40, device), sum(Kind::device, 4, device);
+  for (const bool freed : {false, true}) {
+    const int one = 1, salt = freed ? 1 : 2;
+    std::vector<char> bytes(sizeof one);
+    std::memcpy(bytes.data(), &one, sizeof one);
+    sum.write(bytes);
+    out.write(pattern(40, rank, salt));
+    MPI_Request receive, reduction;
+    int flag = 0, word = 0;
+    if (rank == 0) {
+      MPI_Recv(&word, 1, MPI_INT, 1, 7, plain.comm, MPI_STATUS_IGNORE);
+      MPI_Send(out.data(), 10, MPI_INT, 1, 7, comm);
+    }
+    if (rank == 1) MPI_Irecv(in.data(), 10, MPI_INT, 0, 7, comm, &receive);
+    if (rank == 1 && freed) MPI_Request_free(&receive);
+    MPI_Iallreduce(MPI_IN_PLACE, sum.data(), 1, MPI_INT, MPI_SUM, comm, &reduction);
+    for (int i = 0; i < kTests && rank == 1; ++i) {
+      expect_class(MPI_Test(&reduction, &flag, MPI_STATUS_IGNORE), MPI_SUCCESS, "a test of a collective");
+      expect(flag == 0, "a test of a collective behind a receive without a message");
+    }
+    if (rank == 1) MPI_Send(&word, 1, MPI_INT, 0, 7, plain.comm);
+    for (flag = 0; flag == 0;) MPI_Test(&reduction, &flag, MPI_STATUS_IGNORE);
+    if (rank == 1 && !freed) MPI_Wait(&receive, MPI_STATUS_IGNORE);
+    ordered.synchronize();
+    int reduced = 0;
+    std::memcpy(&reduced, sum.read().data(), sizeof reduced);
+    expect(reduced == ranks, "a collective behind a receive");
+    if (rank == 1) expect(in.read() == pattern(40, 0, salt), "the message before a collective");
+  }
+}
+
 /// Two threads wait for collectives that one has started, and replace data at the same time.
 inline void threads(const OrderComm& ordered) {
   constexpr int kRounds = 40, kInts = 30'000;
