@@ -145,7 +145,7 @@ void read_external(const Number& number, const char* external, char* native) {
 
 enum class Direction : uint8_t { to_external, to_native };
 
-/// Converts between a packed native stream and an external32 stream. Returns false if an integer has been cut.
+/// Converts between a packed native stream and an external32 stream. Returns false if an integer was cut.
 bool convert(const Datatype& type, Count count, char* native, char* external, Direction direction) {
   bool all_fit = true;
   for_each_basic(type, count, [&](const Datatype& basic, Count copies) {
