@@ -292,6 +292,7 @@ PyObject* create(PyObject* type, PyObject* arguments, PyObject* /*keywords*/) {
                                    own(name),
                                    Ref(PyLong_FromLongLong(index)),
                                    own(no_time),
+                                   {},
                                    {}};
   return self;
 }

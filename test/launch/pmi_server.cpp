@@ -297,8 +297,10 @@ TEST_F(Launcher, OtherLaunchersGetValuesAsTheyAre) {
   ASSERT_TRUE(lines);
   EXPECT_NE(lines->find("execname=a b\n"), std::string::npos);
   EXPECT_NE(lines->find("arg1=x y\n"), std::string::npos);
-  sent.programs[0].arguments[0] = "x\ny";
-  EXPECT_EQ(launch::pmi::spawn_lines(sent, false).error().code(), Errc::spawn);
+  for (const char* const refused : {"x\ny", ""}) {
+    sent.programs[0].arguments[0] = refused;
+    EXPECT_EQ(launch::pmi::spawn_lines(sent, false).error().code(), Errc::spawn);
+  }
 }
 
 TEST_F(Launcher, NameService) {

@@ -22,6 +22,7 @@ class Lines {
   void add(const std::string& key, const std::string& value) {
     const std::string sent = escaped_ ? escape(value) : value;
     valid_ = valid_ && sent.find('\n') == std::string::npos && sent.size() < kLineMax - 100;
+    valid_ = valid_ && (escaped_ || !sent.empty());  // Hydra ends the job at a line without a value
     text_ += key + "=" + sent + "\n";
   }
   /// Text that needs no escaping.
@@ -67,8 +68,8 @@ Result<std::string> spawn_lines(const SpawnRequest& request, bool weft_mpiexec) 
   if (lines.valid()) return std::move(lines).text();
   return Error(
       Errc::spawn,
-      "a command, an argument or an info value cannot be sent to the launcher (it is too long, or has a "
-      "line end, which only Weft's mpiexec takes)");
+      "a command, an argument or an info value cannot be sent to the launcher (it is too long, or it "
+      "is empty or has a line end, which only Weft's mpiexec takes)");
 }
 
 bool SpawnReader::add(std::string_view line) {
