@@ -293,6 +293,7 @@ TEST_F(Launcher, ASpawnRequestOfTwoProgramsArrives) {
 TEST_F(Launcher, OtherLaunchersGetValuesAsTheyAre) {
   launch::SpawnRequest sent;
   sent.programs.push_back({"a b", {"x y"}, 1, {}});
+  sent.directory = "/home";
   auto lines = launch::pmi::spawn_lines(sent, false);
   ASSERT_TRUE(lines);
   EXPECT_NE(lines->find("execname=a b\n"), std::string::npos);
