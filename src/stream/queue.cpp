@@ -266,8 +266,8 @@ Status Queue::report_fault() {
 }
 
 void Queue::start_polling() {
-  for (Request* const request : std::vector(open_))  // freed, and put into the stream by other waits
-    if (request->detached && !unfinished(*request)) retire(*request);
+  for (size_t i = open_.size(); i-- > 0;)  // freed, and put into the stream by other waits
+    if (open_[i]->detached && !unfinished(*open_[i])) retire(*open_[i]);
   caller_ = std::this_thread::get_id();
   if (registered_) return;
   registered_ = true;
