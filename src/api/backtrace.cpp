@@ -241,7 +241,7 @@ void print(const char* prefix, const char* text) {
   const int length = std::snprintf(line, sizeof line, "%s%s\n", prefix, text);
   const auto bytes =
       static_cast<size_t>(length) < sizeof line ? static_cast<size_t>(length) : sizeof line - 1;
-  (void)::write(STDERR_FILENO, line, bytes);
+  if (::write(STDERR_FILENO, line, bytes) < 0) return;  // nobody reads it
 }
 
 void print_frame(const char* prefix, int number, const Frame& frame) {

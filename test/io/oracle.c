@@ -271,7 +271,7 @@ static void run_round(const char* path) {
   MPI_Info_set(info, "ind_rd_buffer_size", sizes[draw(4)]);
   MPI_Info_set(info, "ind_wr_buffer_size", sizes[draw(4)]);
   if (draw(2)) MPI_Info_set(info, "striping_unit", draw(2) ? "16" : "100");
-  char nodes[8];
+  char nodes[16];
   snprintf(nodes, sizeof nodes, "%u", 1 + draw((uint32_t)size));
   if (draw(2)) MPI_Info_set(info, "cb_nodes", nodes);
   MPI_File file;
