@@ -183,7 +183,8 @@ bool Operation::poll() {
 
 void Operation::finish_schedule() {
   if (!std::exchange(ended_, true)) result_ = schedule_.end();
-  if (!cause_.known(*comm, result_)) {
+  const bool published = collective_queue_ == nullptr || collective_queue_->has_published(*this);
+  if (!published || !cause_.known(*comm, result_)) {
     if (!std::exchange(polled_, true)) comm->instance.add(*this);
     return;
   }

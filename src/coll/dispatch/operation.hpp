@@ -50,7 +50,7 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
   [[nodiscard]] Call copy_arrays(const Call& given);
   /// The part of start() for sections and checks.
   [[nodiscard]] Status prepare_start();
-  /// Polls until the cause of an error is known.
+  /// Polls until the cause of an error is known, and the vote of the call.
   void finish_schedule();
 
   std::vector<int64_t> counts_[4];

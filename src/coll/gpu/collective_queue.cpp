@@ -38,7 +38,7 @@ void CollectiveQueue::start_polling() {
 }
 
 void CollectiveQueue::enqueue(const Call& call, DeferredCall& client) {
-  PendingCall entry{&call, &client, {}, {}, 0};
+  PendingCall entry{&call, &client, &client, {}, {}, 0};
   entry.vote = vote_of(call, domain_, entry.memory);
   entry.size = entry.vote.size(call);
   const Location location = entry.vote.location;
@@ -51,6 +51,11 @@ void CollectiveQueue::enqueue(const Call& call, DeferredCall& client) {
   start_polling();
   if (messages) client.run_by_messages();
   poll();
+}
+
+bool CollectiveQueue::has_published(const DeferredCall& call) const {
+  return std::none_of(pending_.begin() + static_cast<ptrdiff_t>(published_ - decided_), pending_.end(),
+                      [&](const PendingCall& entry) { return entry.owner == &call; });
 }
 
 /// Publishes votes while the peers have read the descriptors to be reused.

@@ -35,6 +35,9 @@ class CollectiveQueue final : public core::Poller {
 
   /// Appends the next nonblocking call, in MPI order. `call` must stay in place until `client` is notified.
   void enqueue(const Call& call, DeferredCall& client);
+  /// Whether the peers can read the vote of a call. Until then it must not complete, though its messages may
+  /// have: the program might leave MPI, and a peer without data could not decide the call.
+  [[nodiscard]] bool has_published(const DeferredCall& call) const;
   /// Collective: waits until the path of every nonblocking call so far is decided.
   void decide_all();
   /// Collective: plans a persistent call and reserves its slot; nullopt: messages do it.
@@ -52,6 +55,7 @@ class CollectiveQueue final : public core::Poller {
   struct PendingCall {
     const Call* call;
     DeferredCall* client;  ///< null: executed by messages
+    const DeferredCall* owner;
     device::Memory memory;
     Vote vote;
     size_t size;
