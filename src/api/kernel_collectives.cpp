@@ -85,10 +85,22 @@ Outcome barrier(const char* call, Communicator& comm, const Form& form) {
   });
 }
 
-/// A neighborhood collective as messages. Empty ones are left out: both sides know the size.
+/// A collective of messages of any sizes; nullopt: too few thread blocks run at a time.
+Outcome blocks(const char* call, const weft::api::prepare::Collective& prepared, Communicator& comm,
+               const Form& form) {
+  if (!prepared.status.ok()) return Status(prepared.status.error().copy());
+  auto planned = queue_of(comm).plan_blocks(prepared.call);
+  if (!planned) return Status(std::move(planned).error());
+  if (*planned == nullptr) return std::nullopt;
+  return collective(call, comm, form, [&comm, kept = std::move(*planned)]() -> Status {
+    return queue_of(comm).move_blocks(*kept);
+  });
+}
+
+/// A neighborhood collective, else as messages. Empty ones are left out: both sides know the size.
 Outcome neighborhood(const char* call, const weft::api::prepare::Collective& prepared, Communicator& comm,
                      const Form& form) {
-  if (!prepared.status.ok()) return Status(prepared.status.error().copy());
+  if (auto done = blocks(call, prepared, comm, form)) return done;
   const coll::Call& arguments = prepared.call;
   const bool same_to_all = arguments.what == coll::Collective::neighbor_allgather ||
                            arguments.what == coll::Collective::neighbor_allgatherv;
@@ -156,6 +168,27 @@ WEFT_FORMS(Alltoall, alltoall,
             Datatype& recvtype),
            exchange<weft::api::prepare::Alltoall>(call, sendbuf, sendcount, sendtype, recvbuf, recvcount,
                                                   recvtype, comm, form))
+WEFT_FORMS(Allgatherv, allgatherv,
+           (const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, void* recvbuf,
+            CountArray recvcounts, CountArray displs, Datatype& recvtype),
+           blocks(call,
+                  weft::api::prepare::Allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs,
+                                                 recvtype, comm),
+                  comm, form))
+WEFT_FORMS(Alltoallv, alltoallv,
+           (const void* sendbuf, CountArray sendcounts, CountArray sdispls, Datatype& sendtype, void* recvbuf,
+            CountArray recvcounts, CountArray rdispls, Datatype& recvtype),
+           blocks(call,
+                  weft::api::prepare::Alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
+                                                rdispls, recvtype, comm),
+                  comm, form))
+WEFT_FORMS(Alltoallw, alltoallw,
+           (const void* sendbuf, CountArray sendcounts, CountArray sdispls, DatatypeArray sendtypes,
+            void* recvbuf, CountArray recvcounts, CountArray rdispls, DatatypeArray recvtypes),
+           blocks(call,
+                  weft::api::prepare::Alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
+                                                rdispls, recvtypes, comm),
+                  comm, form))
 WEFT_FORMS(Neighbor_allgather, neighbor_allgather,
            (const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, void* recvbuf, MPI_Count recvcount,
             Datatype& recvtype),

@@ -70,7 +70,14 @@ WEFT_FORMS(Allgather, allgather, const void* sendbuf, MPI_Count sendcount, Datat
            MPI_Count recvcount, Datatype& recvtype);
 WEFT_FORMS(Alltoall, alltoall, const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, void* recvbuf,
            MPI_Count recvcount, Datatype& recvtype);
-// Neighborhood collectives: messages of one launch.
+// Collectives of messages of any sizes.
+WEFT_FORMS(Allgatherv, allgatherv, const void* sendbuf, MPI_Count sendcount, Datatype& sendtype,
+           void* recvbuf, CountArray recvcounts, CountArray displs, Datatype& recvtype);
+WEFT_FORMS(Alltoallv, alltoallv, const void* sendbuf, CountArray sendcounts, CountArray sdispls,
+           Datatype& sendtype, void* recvbuf, CountArray recvcounts, CountArray rdispls, Datatype& recvtype);
+WEFT_FORMS(Alltoallw, alltoallw, const void* sendbuf, CountArray sendcounts, CountArray sdispls,
+           DatatypeArray sendtypes, void* recvbuf, CountArray recvcounts, CountArray rdispls,
+           DatatypeArray recvtypes);
 WEFT_FORMS(Neighbor_allgather, neighbor_allgather, const void* sendbuf, MPI_Count sendcount,
            Datatype& sendtype, void* recvbuf, MPI_Count recvcount, Datatype& recvtype);
 WEFT_FORMS(Neighbor_allgatherv, neighbor_allgatherv, const void* sendbuf, MPI_Count sendcount,

@@ -48,6 +48,13 @@ bool sends(const coll::Call& call) { return call.what != Collective::bcast && !c
 
 }  // namespace
 
+Error unfinished_messages() {
+  return {
+      Errc::unsupported,
+      "nonblocking operations of the communicator are unfinished and would wait for the collective: enqueue "
+      "their wait before it, or use a communicator of another stream"};
+}
+
 Status Queue::check_supported(const coll::Call& call) const {
   if (!mailbox_->has_collectives())
     return Error(Errc::unsupported, "enqueued collectives support " +
@@ -57,13 +64,10 @@ Status Queue::check_supported(const coll::Call& call) const {
     return Error(Errc::unsupported,
                  "no kernel computes this operation on this type: enqueued reductions take predefined "
                  "operations on types that GPUs compute");
-  if (!pending_.empty())
-    return Error(Errc::unsupported,
-                 "nonblocking operations of the communicator are unfinished and would wait for the "
-                 "collective: enqueue their wait before it, or use a communicator of another stream");
+  if (!pending_.empty()) return unfinished_messages();
   const char* const output = call.what == Collective::bcast ? "buffer" : "recvbuf";
-  if (sends(call)) WEFT_TRY(check_pinned(call.send.memory, "sendbuf"));
-  WEFT_TRY(check_pinned(call.recv.memory, output));
+  if (sends(call)) WEFT_TRY(check_pinned(comm_, call.send.memory, "sendbuf"));
+  WEFT_TRY(check_pinned(comm_, call.recv.memory, output));
   if (sends(call)) WEFT_TRY(reachable(call.send, stream_->gpu->device, "sendbuf"));
   return reachable(call.recv, stream_->gpu->device, output);
 }

@@ -23,7 +23,7 @@ config::Size setting_blocks(
     "stream.blocks", 16, 1, contract::kMaxHelpers + 1,
     "Thread blocks that copy an enqueued message of 1 MiB or more; smaller messages use fewer.");
 
-config::Size pair_setting{"stream.pair_bytes", 0, 0, contract::kChunk,
+config::Size pair_setting{"stream.pair_bytes", contract::kChunk, 0, contract::kChunk,
                           "Messages of kernels in streams up to this size, and of more than 4 KiB, are "
                           "written to a buffer that the "
                           "receiver has for the sender, without a handshake. 0: none."};
@@ -68,7 +68,8 @@ uint16_t number_of(const contract::Runs& runs, std::vector<contract::Runs>& layo
 }  // namespace
 
 /// Checks that a buffer is memory that the stream's GPU can access, with a layout that kernels know.
-Result<Side> Queue::describe(const p2p::Buffer& buffer, int tag) const {
+Result<Side> describe(const core::Communicator& comm, const device::UserStream& stream,
+                      const p2p::Buffer& buffer, int tag) {
   const auto bytes = datatype::packed_size(*buffer.type, buffer.count);
   if (!bytes)
     return Error(Errc::count, "count = " + std::to_string(buffer.count) + " elements do not fit 64 bits");
@@ -89,16 +90,16 @@ Result<Side> Queue::describe(const p2p::Buffer& buffer, int tag) const {
     return Error(
         Errc::buffer,
         "buf is pageable host memory, which a GPU stream cannot access: use GPU, managed or pinned memory");
-  WEFT_TRY(check_pinned(memory, "buf"));
-  if (memory.on_device() && memory.device != stream_->gpu->device)
+  WEFT_TRY(check_pinned(comm, memory, "buf"));
+  if (memory.on_device() && memory.device != stream.device)
     return Error(Errc::buffer, "buf is memory of GPU " + std::to_string(memory.device) +
-                                   ", the stream belongs to GPU " + std::to_string(stream_->gpu->device));
+                                   ", the stream belongs to GPU " + std::to_string(stream.device));
   return side;
 }
 
 /// Ordinary calls: the program may access pinned memory as soon as a call returns, unless it promises not to.
-Status Queue::check_pinned(const device::Memory& memory, const char* name) const {
-  const order::Order* const order = order::Order::of(comm_);
+Status check_pinned(const core::Communicator& comm, const device::Memory& memory, const char* name) {
+  const order::Order* const order = order::Order::of(comm);
   if (order == nullptr || order->kernels == nullptr || order->pinned_in_order ||
       memory.kind != device::MemoryKind::host_pinned)
     return {};

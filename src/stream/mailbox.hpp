@@ -65,7 +65,7 @@ class Mailbox {
 
  private:
   Mailbox(const core::Communicator& comm, const device::UserStream& stream);
-  static constexpr uint64_t kControl = 4096;
+  static constexpr uint64_t kControl = device::kernel::StreamControl::kSpace;
   [[nodiscard]] uint64_t bytes() const;
   [[nodiscard]] Status allocate(core::Communicator& comm);
   [[nodiscard]] Status clear(uint64_t first, uint64_t n) const;

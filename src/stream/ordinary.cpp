@@ -63,7 +63,8 @@ Status Queue::start(Request& request, std::span<const Part> parts) {
   WEFT_TRY(check_ranks());
   std::vector<Side> sides;
   for (const Part& part : parts) {
-    auto side = part.peer == p2p::kProcNull ? Result<Side>(Side{}) : describe(part.buffer, part.tag);
+    auto side = part.peer == p2p::kProcNull ? Result<Side>(Side{})
+                                            : describe(comm_, *stream_->gpu, part.buffer, part.tag);
     if (!side) return std::move(side).error();
     sides.push_back(*side);
   }
@@ -125,7 +126,8 @@ Status Queue::replace(Request& request, const Part& send, const Part& receive) {
   const Part parts[] = {receive, send};
   if (send.peer == p2p::kProcNull || receive.peer == p2p::kProcNull) return start(request, parts);
   WEFT_TRY(check_ranks());
-  auto to = describe(receive.buffer, receive.tag), from = describe(send.buffer, send.tag);
+  auto to = describe(comm_, *stream_->gpu, receive.buffer, receive.tag),
+       from = describe(comm_, *stream_->gpu, send.buffer, send.tag);
   if (!to) return std::move(to).error();
   if (!from) return std::move(from).error();
   auto captured = capturing();

@@ -147,7 +147,7 @@ void Queue::drop(std::span<Request* const> requests) {
 Status Queue::send(const p2p::Buffer& buffer, int dest, int tag) {
   WEFT_TRY(check_ranks());
   if (dest == p2p::kProcNull) return {};
-  auto side = describe(buffer, tag);
+  auto side = describe(comm_, *stream_->gpu, buffer, tag);
   if (!side) return std::move(side).error();
   if (dest == comm_.rank()) {
     auto captured = capturing();
@@ -161,7 +161,7 @@ Status Queue::send(const p2p::Buffer& buffer, int dest, int tag) {
 Status Queue::receive(const p2p::Buffer& buffer, int source, int tag, StatusAddress status) {
   WEFT_TRY(check_ranks());
   if (source == p2p::kProcNull) return write_status(status, {p2p::kProcNull, p2p::kAnyTag, 0, false});
-  auto side = describe(buffer, tag);
+  auto side = describe(comm_, *stream_->gpu, buffer, tag);
   if (!side) return std::move(side).error();
   if (source == comm_.rank()) {
     auto captured = capturing();
@@ -176,7 +176,7 @@ Status Queue::receive(const p2p::Buffer& buffer, int source, int tag, StatusAddr
 
 Result<core::Request*> Queue::start_send(const p2p::Buffer& buffer, int dest, int tag) {
   WEFT_TRY(check_ranks());
-  auto side = describe(buffer, tag);
+  auto side = describe(comm_, *stream_->gpu, buffer, tag);
   if (!side) return std::move(side).error();
   WEFT_TRY(await_freed({&*side, 1}));
   auto captured = capturing();
@@ -199,7 +199,7 @@ Result<core::Request*> Queue::start_send(const p2p::Buffer& buffer, int dest, in
 
 Result<core::Request*> Queue::start_receive(const p2p::Buffer& buffer, int source, int tag) {
   WEFT_TRY(check_ranks());
-  auto side = describe(buffer, tag);
+  auto side = describe(comm_, *stream_->gpu, buffer, tag);
   if (!side) return std::move(side).error();
   WEFT_TRY(await_freed({&*side, 1}));
   auto captured = capturing();

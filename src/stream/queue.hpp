@@ -45,6 +45,12 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] Result<core::Request*> start_receive(const p2p::Buffer& buffer, int source, int tag);
   /// Enqueues a collective, which completes before later work in the stream.
   [[nodiscard]] Status collective(const coll::Call& call);
+  /// The kernel parameter of a collective that moves data between ranks by messages of any sizes. Null on
+  /// all ranks: too few thread blocks run at a time.
+  [[nodiscard]] Result<std::unique_ptr<device::kernel::StreamBlocks>> plan_blocks(
+      const coll::Call& call) const;
+  /// Enqueues the collective of a parameter, which may be used any number of times.
+  [[nodiscard]] Status move_blocks(device::kernel::StreamBlocks& planned);
   /// GPU memory for the reduction that is a barrier.
   [[nodiscard]] void* barrier_word() const;
   /// Makes the stream wait for the requests, which end. `statuses`: empty, or one each.
@@ -109,8 +115,6 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   };
   using Chosen = std::bitset<device::kernel::enqueue::kOps>;
 
-  [[nodiscard]] Result<Side> describe(const p2p::Buffer& buffer, int tag) const;
-  [[nodiscard]] Status check_pinned(const device::Memory& memory, const char* name) const;
   [[nodiscard]] Status add(PendingOp&& pending);
   [[nodiscard]] Status add(Op::Kind kind, const Side& side, int peer, Request* request, StatusAddress status,
                            uint8_t flags = 0);

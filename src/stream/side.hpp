@@ -4,9 +4,12 @@
 #include <cstdint>
 
 #include "base/result.hpp"
+#include "core/communicator.hpp"
 #include "device/collective.hpp"
 #include "device/kernel/enqueue.hpp"
 #include "device/pack.hpp"
+#include "device/stream.hpp"
+#include "p2p/message/transfer.hpp"
 
 namespace weft::stream {
 
@@ -25,6 +28,15 @@ struct Side {
 }
 /// The layout of a side in words of `word` bytes; Errc::unsupported: too large for the kernel.
 [[nodiscard]] Result<device::kernel::enqueue::Runs> runs_of(const Side& side, uint32_t word);
+
+/// Checks that a buffer is memory that the GPU of a stream can access, with a layout that kernels know.
+[[nodiscard]] Result<Side> describe(const core::Communicator& comm, const device::UserStream& stream,
+                                    const p2p::Buffer& buffer, int tag);
+/// Ordinary calls: the program may access pinned memory as soon as a call returns, unless it promises not to.
+[[nodiscard]] Status check_pinned(const core::Communicator& comm, const device::Memory& memory,
+                                  const char* name);
+/// Messages are pending, whose peers might reach the next collective only after them.
+[[nodiscard]] Error unfinished_messages();
 
 /// Copies between the sides of a message of a rank to itself.
 class Copies {

@@ -32,7 +32,8 @@ struct Layout {
 /// Types of one call, freed at its end.
 class Types {
  public:
-  Types() = default;
+  /// `regular`: neither indexed nor struct types.
+  explicit Types(bool regular) : kinds_(regular ? 4 : 7) {}
   Types(const Types&) = delete;
   Types& operator=(const Types&) = delete;
   ~Types() {
@@ -42,7 +43,7 @@ class Types {
   MPI_Datatype make(Draw& draw, const Element& base, int n) {
     MPI_Datatype type = MPI_DATATYPE_NULL;
     const int parts = divisor(draw, n), each = n / parts;
-    switch (draw.below(7)) {
+    switch (draw.below(kinds_)) {
       case 0:
         MPI_Type_contiguous(n, base.type, &type);
         break;
@@ -114,6 +115,7 @@ class Types {
       if (n % i == 0) all.push_back(i);
     return all[static_cast<size_t>(draw.below(static_cast<int>(all.size())))];
   }
+  int kinds_;
   std::vector<MPI_Datatype> made_;
 };
 

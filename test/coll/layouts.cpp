@@ -2,29 +2,30 @@
 // Collectives on GPU buffers of random layouts by kernels: vectors, subarrays, indexed and struct types,
 // other ones at the sender than at the receiver, blocking, nonblocking and persistent, on new and reused
 // memory, with other collectives between them; compared with the same calls on host memory. usage: layouts
-// rounds COUNT SEED; layouts seconds TIME [SEED]
+// rounds COUNT SEED; layouts seconds TIME [SEED]. TEST_STREAM: calls in the order of a stream, which kernels
+// execute, some of them in replayed graphs.
 #include <mpi.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "coll/contiguous_calls.hpp"
 #include "coll/layout_types.hpp"
 #include "device/cuda_test_support.hpp"
 #include "reference/draw.hpp"
 #include "reference/rounds.hpp"
+#include "stream/order_comm.hpp"
 
 namespace {
 
-using Bytes = std::vector<char>;
 using randomized::Draw;
-using randomized::mix;
 using namespace layouts;
-using weft::test::Buffer;
 
 int device = 0;
 
@@ -56,17 +57,28 @@ struct Memory {
   }
 };
 
+/// A communicator, a grid and a graph of its ranks.
+struct Comms {
+  MPI_Comm all[3];
+  void free() {
+    for (MPI_Comm& comm : all) MPI_Comm_free(&comm);
+  }
+};
+
 class Trial {
  public:
-  Trial(MPI_Comm comm, MPI_Comm cube, MPI_Comm graph) : comms_{comm, cube, graph} {
-    MPI_Comm_rank(comm, &rank_);
-    MPI_Comm_size(comm, &size_);
+  explicit Trial(const Comms& comms, const Comms* in_stream = nullptr, Stream stream = nullptr)
+      : plain_(comms.all), in_stream_(in_stream != nullptr ? in_stream->all : nullptr), stream_(stream) {
+    MPI_Comm_rank(comms.all[0], &rank_);
+    MPI_Comm_size(comms.all[0], &size_);
   }
   void run(uint64_t seed, Memory& memory, bool small) {
     Draw draw(seed);
     Draw own(seed * 131 + static_cast<uint64_t>(rank_) + 1);
     seed_ = seed;
-    what_ = static_cast<What>(draw.below(kWhats));
+    what_ = in_stream_ == nullptr ? static_cast<What>(draw.below(kWhats))
+                                  : draw.of({alltoallw, alltoallv, allgatherv, cube_alltoallw,
+                                             graph_alltoallw, graph_alltoallv, graph_allgather});
     form_ = draw.of({Form::blocking, Form::blocking, Form::nonblocking, Form::persistent});
     base_ = &element(draw);
     root_ = draw.below(size_);
@@ -76,7 +88,7 @@ class Trial {
     in_place_ = draw.one_in(4);
     send_ = Side();
     receive_ = Side();
-    Types types;
+    Types types(in_stream_ != nullptr);
     lay_out(draw, own, types);
     const size_t sent = send_.bytes + 64, received = receive_.bytes + 64;
     Memory::grow(memory.send, sent, own.one_in(4));
@@ -86,7 +98,8 @@ class Trial {
     for (char& byte : out) byte = static_cast<char>(own.number());
     memory.send->write(in, 0);
     memory.receive->write(out, 0);
-    check(call(memory.send->data(), memory.receive->data()), "on the GPU");
+    const bool captured = in_stream_ != nullptr && form_ == Form::blocking && draw.one_in(2);
+    call_on_gpu(memory.send->data(), memory.receive->data(), captured);
     check(call(in.data(), out.data()), "on the host");
     compare(memory.receive->read(0, received), out, "receive buffer");
     compare(memory.send->read(0, sent), in, "send buffer");
@@ -117,6 +130,21 @@ class Trial {
   void lay_out_edges(Draw& own, Types& types);
   int call(char* in, char* out);
   int call_edges(char* in, char* out);
+  void call_on_gpu(char* in, char* out, bool captured) {
+    if (in_stream_ == nullptr) return check(call(in, out), "on the GPU");
+    comms_ = in_stream_;
+    if (captured) {
+      weft::test::enqueued::Graph graph(stream_);
+      check(call(in, out), "in a graph");
+      graph.end();
+      for (int launch = 0; launch < 2; ++launch) graph.launch();
+      weft::test::enqueued::poll_until_idle(stream_);
+    } else {
+      check(call(in, out), "in the stream");
+      weft::test::enqueued::poll_until_idle(stream_);
+    }
+    comms_ = plain_;
+  }
   void check(int code, const char* where) const {
     if (code == MPI_SUCCESS) return;
     std::fprintf(stderr, "rank %d: %s: error code %d\n", rank_, where, code);
@@ -131,7 +159,9 @@ class Trial {
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
 
-  MPI_Comm comms_[3];
+  const MPI_Comm *plain_, *in_stream_;
+  const MPI_Comm* comms_ = plain_;
+  Stream stream_;
   int rank_ = 0, size_ = 1;
   uint64_t seed_ = 0, numbers_ = 0;
   What what_ = alltoallw;
@@ -268,69 +298,6 @@ int Trial::call(char* in, char* out) {
   }
 }
 
-/// Contiguous blocks of one size by the v- and w-forms, which the resident kernel executes.
-void even_calls(MPI_Comm comm, Buffer& buffer, uint64_t seed) {
-  int rank, size;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &size);
-  const auto ranks = static_cast<size_t>(size);
-  const int n = 1 + mix(seed, 7, 7, 6);
-  std::vector<int> counts(ranks, n), places(ranks), bytes(ranks);
-  const std::vector<MPI_Datatype> types(ranks, MPI_INT);
-  for (size_t i = 0; i < ranks; ++i) {
-    places[i] = static_cast<int>(i) * n;
-    bytes[i] = places[i] * 4;
-  }
-  std::vector<int> values(ranks * static_cast<size_t>(n));
-  Bytes in(values.size() * sizeof(int));
-  char *const send = buffer.data(), *const receive = send + 1024;
-  for (int call = 0; call < 12; ++call) {
-    const auto value = [&](int from, int to, int i) {
-      return mix(seed + static_cast<uint64_t>(call), from * 64 + to, i, 1000);
-    };
-    for (int to = 0; to < size; ++to)
-      for (int i = 0; i < n; ++i) values[static_cast<size_t>(to * n + i)] = value(rank, to, i);
-    std::memcpy(in.data(), values.data(), in.size());
-    buffer.write(in, 0);
-    if (call % 2 == 0)
-      MPI_Alltoallv(send, counts.data(), places.data(), MPI_INT, receive, counts.data(), places.data(),
-                    MPI_INT, comm);
-    else
-      MPI_Alltoallw(send, counts.data(), bytes.data(), types.data(), receive, counts.data(), bytes.data(),
-                    types.data(), comm);
-    const Bytes out = buffer.read(1024, in.size());
-    std::memcpy(values.data(), out.data(), out.size());
-    for (int from = 0; from < size; ++from)
-      for (int i = 0; i < n; ++i)
-        if (values[static_cast<size_t>(from * n + i)] != value(from, rank, i)) {
-          std::fprintf(stderr, "rank %d of %d: even blocks differ, seed %llu\n", rank, size,
-                       static_cast<unsigned long long>(seed));
-          MPI_Abort(MPI_COMM_WORLD, 1);
-        }
-  }
-}
-
-/// A contiguous reduction between the calls of other layouts.
-void plain_calls(MPI_Comm comm, Buffer& buffer, uint64_t seed) {
-  int rank, size;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &size);
-  std::vector<int> values(64), wanted(64);
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = mix(seed, rank, static_cast<int>(i), 1000);
-    for (int other = 0; other < size; ++other) wanted[i] += mix(seed, other, static_cast<int>(i), 1000);
-  }
-  Bytes bytes(values.size() * sizeof(int));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  buffer.write(bytes, 0);
-  MPI_Allreduce(MPI_IN_PLACE, buffer.data(), 64, MPI_INT, MPI_SUM, comm);
-  const Bytes got = buffer.read(0, bytes.size());
-  if (std::memcmp(got.data(), wanted.data(), got.size()) == 0) return;
-  std::fprintf(stderr, "rank %d of %d: wrong sum, seed %llu\n", rank, size,
-               static_cast<unsigned long long>(seed));
-  MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
 /// On the emulator: kernels have moved blocks of other layouts.
 void check_use(long rounds) {
   if (weft::test::cuda().block_collectives == nullptr) return;
@@ -373,14 +340,32 @@ MPI_Comm make_graph(MPI_Comm comm, uint64_t seed) {
   return graph;
 }
 
+/// Calls on communicators in the order of a stream.
+void run_in_stream(const Comms& plain, Buffer& buffer, Memory& memory, uint64_t seed, bool small) {
+  weft::test::enqueued::OrderedStream ordered("true");
+  Comms comms{};
+  for (size_t i = 0; i < std::size(comms.all); ++i)
+    if (MPIX_Stream_comm_create(plain.all[i], ordered.mpi_stream, &comms.all[i]) != MPI_SUCCESS)
+      MPI_Abort(MPI_COMM_WORLD, 1);
+  {
+    Trial trial(plain, &comms, ordered.stream);
+    for (uint64_t i = 0; i < 24; ++i) {
+      trial.run(seed + i, memory, small);
+      const size_t which = static_cast<size_t>(mix(seed, static_cast<int>(i), 5, 6));
+      if (which < std::size(comms.all)) plain_calls(comms.all[which], buffer, seed + i, ordered.stream);
+    }
+  }
+  comms.free();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  device = weft::test::own_device();
+  device = weft::test::enqueued::device = weft::test::own_device();
   MPI_Init(&argc, &argv);
   int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  const bool small = std::getenv("TEST_SMALL") != nullptr;
+  const bool small = std::getenv("TEST_SMALL") != nullptr, in_stream = std::getenv("TEST_STREAM") != nullptr;
   MPI_Comm reversed;
   MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
   long rounds;
@@ -391,15 +376,19 @@ int main(int argc, char** argv) {
         argc, argv,
         [&](uint64_t seed) {
           MPI_Comm comm = mix(seed, 1, 2, 3) == 0 ? reversed : MPI_COMM_WORLD;
-          MPI_Comm cube = make_cube(comm), graph = make_graph(comm, seed);
-          Trial trial(comm, cube, graph);
-          for (uint64_t i = 0; i < 8; ++i) {
-            trial.run(seed + i, memory, small);
-            if (mix(seed, static_cast<int>(i), 5, 2) == 0) plain_calls(comm, plain, seed + i);
-            if (mix(seed, static_cast<int>(i), 6, 6) == 0) even_calls(comm, plain, seed + i);
+          Comms comms{{MPI_COMM_NULL, make_cube(comm), make_graph(comm, seed)}};
+          MPI_Comm_dup(comm, &comms.all[0]);
+          if (in_stream) {
+            run_in_stream(comms, plain, memory, seed, small);
+          } else {
+            Trial trial(comms);
+            for (uint64_t i = 0; i < 8; ++i) {
+              trial.run(seed + i, memory, small);
+              if (mix(seed, static_cast<int>(i), 5, 2) == 0) plain_calls(comm, plain, seed + i);
+              if (mix(seed, static_cast<int>(i), 6, 6) == 0) even_calls(comm, plain, seed + i);
+            }
           }
-          MPI_Comm_free(&cube);
-          MPI_Comm_free(&graph);
+          comms.free();
         },
         50);
   }

@@ -320,6 +320,7 @@ const KernelEntry* find_kernel(const char* name) {
                                         {"weft_collective_blocks", create_collective_blocks},
                                         {"weft_collective_stream_ll", create_stream_ll},
                                         {"weft_collective_stream_simple", create_stream_simple},
+                                        {"weft_collective_stream_blocks", create_stream_blocks},
                                         {"weft_enqueue", create_enqueue},
                                         {"weft_enqueue_layouts", create_enqueue},
                                         {"weft_enqueue_small", create_enqueue_small},

@@ -50,7 +50,10 @@ inline void expect_class(int code, int wanted, const std::string& what) {
 /// for half a minute.
 inline void poll_until_idle(Stream stream) {
   constexpr timespec kPause{0, 5'000'000};
-  while (driver().cuStreamQuery(stream) != 0) nanosleep(&kPause, nullptr);
+  constexpr int kNotReady = 600;
+  int code = driver().cuStreamQuery(stream);
+  for (; code == kNotReady; code = driver().cuStreamQuery(stream)) nanosleep(&kPause, nullptr);
+  expect(code == 0, "cuStreamQuery: code " + std::to_string(code));
 }
 
 /// Creates a stream of this rank's GPU, without hints.

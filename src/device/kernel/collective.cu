@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Collective kernels with the protocols LL (small data), LL128 (medium) and Simple (chunks with a flag behind
 // each), and in mapped buffers.
-#include <cstddef>
-
 #include "device/kernel/collective_device.cuh"
 #include "device/kernel/collective_end_device.cuh"
 #include "device/kernel/direct_device.cuh"
+#include "device/kernel/stream_call_device.cuh"
 
 namespace weft::device::kernel {
 namespace {
@@ -158,12 +157,8 @@ __device__ uint64_t begin_stream_call(const StreamCollective& s, Collective& c, 
   const uint64_t floor = control.floor;
   if (threadIdx.x == 0) stream_beat() = StreamBeat::of(s.call);
   __syncthreads();
-  if (threadIdx.x < s.call.size && threadIdx.x != s.call.rank && floor < needed) {
-    const uint64_t flag =
-        reinterpret_cast<uint64_t>(const_cast<const uint64_t*>(&control.finished[threadIdx.x]));
-    Timeout cancel(Collective::kCancelWord | s.cancel);
-    while (load_acquire(flag) < needed && !cancel.expired()) continue;
-  }
+  if (floor < needed)
+    await_peers(s.control[s.call.rank], s.call.rank, s.call.size, needed, Collective::kCancelWord | s.cancel);
   if (threadIdx.x < s.call.size && !simple)
     c.regions[threadIdx.x] += StreamCollective::set_offset(s.call.size, number);
   if (threadIdx.x == 0) {
@@ -179,28 +174,10 @@ __device__ uint64_t begin_stream_call(const StreamCollective& s, Collective& c, 
 /// Ends the part of a block. The last block completes the call and acknowledges to the peers where
 /// `synchronizing` does not imply it.
 __device__ void end_stream_call(const StreamCollective& s, uint64_t number, bool simple) {
-  __syncthreads();
-  __shared__ bool last;
   auto& control = *reinterpret_cast<StreamControl*>(s.control[s.call.rank]);
-  if (threadIdx.x == 0) {
-    last = true;
-    if (gridDim.x > 1) {
-      __threadfence();
-      last = atomicAdd(&control.ticket, 1u) == gridDim.x - 1;
-      __threadfence();
-    }
-  }
-  __syncthreads();
-  if (!last) return;
-  if (threadIdx.x < s.call.size && threadIdx.x != s.call.rank && (simple || s.synchronizing == 0)) {
-    const uint64_t word = s.control[threadIdx.x] + offsetof(StreamControl, finished) + s.call.rank * 8ull;
-    // Relaxed suffices for LL: the flag says that this rank has read its packets. Waiting for its own stores
-    // takes a microsecond.
-    if (simple)
-      store_release(word, number);
-    else
-      asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(number) : "memory");
-  }
+  if (!last_of_stream_call(control)) return;
+  if (threadIdx.x < s.call.size && threadIdx.x != s.call.rank && (simple || s.synchronizing == 0))
+    acknowledge(s.control[threadIdx.x], s.call.rank, number, simple);
   if (threadIdx.x != 0) return;
   control.ticket = 0;
   control.calls = number;

@@ -326,14 +326,15 @@ struct Parts {
   return (static_cast<uint64_t>(c.epoch_high) << 32 | c.epoch) << 24 | round;
 }
 
-/// Counters of enqueued calls, behind the region of a rank. Kernels alone know the call number, since a graph
-/// may be launched many times.
+/// Counters of enqueued calls, in front of the region of a rank. Kernels alone know the call number, since a
+/// graph may be launched many times.
 struct StreamControl {
-  uint64_t calls;        ///< completed
-  uint64_t floor;        ///< all ranks have finished this call and all earlier ones
-  uint64_t last_use[2];  ///< last call that used each set of LL packets
-  uint64_t last_simple;  ///< last call with the Simple protocol
-  uint32_t ticket;       ///< finished blocks of the running call
+  static constexpr uint64_t kSpace = 4096;  ///< from these counters to the region
+  uint64_t calls;                           ///< completed
+  uint64_t floor;                           ///< all ranks have finished this call and all earlier ones
+  uint64_t last_use[2];                     ///< last call that used each set of LL packets
+  uint64_t last_simple;                     ///< last call with the Simple protocol
+  uint32_t ticket;                          ///< finished blocks of the running call
   alignas(64)
       uint64_t finished[Collective::kRanks];  ///< by the peers: their last call that needs an acknowledgement
 };

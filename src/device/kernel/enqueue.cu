@@ -4,6 +4,7 @@
 #include "device/kernel/copy_device.cuh"
 #include "device/kernel/enqueue.hpp"
 #include "device/kernel/enqueue_protocol.hpp"
+#include "device/kernel/runs_device.cuh"
 
 namespace weft::device::kernel::enqueue {
 namespace {
@@ -68,123 +69,33 @@ struct Env {
   }
 };
 
-/// Loads 8 bytes at any alignment; the last word of a message may have fewer.
-__device__ uint64_t gather(uint64_t from, uint64_t bytes) {
-  if (bytes >= 8 && (from & 7) == 0) return __ldcg(reinterpret_cast<const unsigned long long*>(from));
-  uint64_t data = 0;
-  for (uint32_t i = 0; i < 8 && i < bytes; ++i)
-    data |= static_cast<uint64_t>(__ldcg(reinterpret_cast<const unsigned char*>(from) + i)) << 8 * i;
-  return data;
-}
-__device__ void scatter(uint64_t to, uint64_t bytes, uint64_t data) {
-  if (bytes >= 8 && (to & 7) == 0) {
-    *reinterpret_cast<unsigned long long*>(to) = data;
-    return;
-  }
-  for (uint32_t i = 0; i < 8 && i < bytes; ++i)
-    reinterpret_cast<unsigned char*>(to)[i] = static_cast<unsigned char>(data >> 8 * i);
-}
-
-/// Calls function(address, first, n) for the parts, within words, of up to 8 bytes of the packed data at
-/// `at`.
-template <class Function>
-__device__ void for_parts(const Runs& runs, uint64_t address, uint64_t at, uint64_t bytes,
-                          Function&& function) {
-  const uint32_t n = bytes < 8 ? static_cast<uint32_t>(bytes) : 8, word = runs.word;
-  for (uint32_t first = 0; first < n;) {
-    const auto index = static_cast<uint32_t>((at + first) / word);
-    const auto in_word = static_cast<uint32_t>(at + first - uint64_t{index} * word);
-    const uint32_t length = min(word - in_word, n - first);
-    function(address + static_cast<uint64_t>(displacement_of(runs, index)) + in_word, first, length);
-    first += length;
-  }
-}
-__device__ uint64_t gather(const Runs& runs, uint64_t address, uint64_t at, uint64_t bytes) {
-  uint64_t data = 0;
-  for_parts(runs, address, at, bytes, [&](uint64_t from, uint32_t first, uint32_t length) {
-    data |= gather(from, length) << 8 * first;
-  });
-  return data;
-}
-__device__ void scatter(const Runs& runs, uint64_t address, uint64_t at, uint64_t bytes, uint64_t data) {
-  for_parts(runs, address, at, bytes,
-            [&](uint64_t to, uint32_t first, uint32_t length) { scatter(to, length, data >> 8 * first); });
-}
-
-/// One side of a step: its address and layout, and the first word that the step moves.
-struct StepSide {
-  uint64_t address;
-  Runs runs;
-  uint32_t first;
-  __device__ void set(uint64_t of, uint32_t layout, const Runs* layouts, const Step& step, uint32_t word) {
-    address = of;
-    if (layout != 0) {
-      runs = layouts[layout - 1];
-      first = static_cast<uint32_t>(step.at / word);
-      return;
-    }
-    first = 0;
-    runs.dimensions = 0;
-    runs.word = static_cast<uint16_t>(word);
-    runs.run.divisor = ~0u;
-    runs.run.multiplier = 2;  // as Divisor(~0u)
-    runs.run.shift = 32;
-  }
-  [[nodiscard]] __device__ __forceinline__ uint64_t at(uint32_t i) const {
-    return address + static_cast<uint64_t>(displacement_of(runs, first + i));
-  }
-};
+/// Both sides of a step that moves, at least one of them with a layout. One thread sets them, before the
+/// others move.
 struct StepSides {
-  StepSide to, from;
-  /// One thread, before the others move.
+  RunsSide to, from;
+  uint32_t word;
   __device__ void set(const Step& step, const Runs* layouts) {
-    const uint32_t word = layouts[(step.to_layout != 0 ? step.to_layout : step.from_layout) - 1].word;
-    to.set(step.to, step.to_layout, layouts, step, word);
-    from.set(step.from, step.from_layout, layouts, step, word);
+    word = layouts[(step.to_layout != 0 ? step.to_layout : step.from_layout) - 1].word;
+    to = side(step.to, step.to_layout, layouts, step);
+    from = side(step.from, step.from_layout, layouts, step);
+  }
+
+ private:
+  __device__ RunsSide side(uint64_t address, uint32_t layout, const Runs* layouts, const Step& step) const {
+    if (layout == 0) return {address, contiguous_runs(word), 0};
+    return {address, layouts[layout - 1], static_cast<uint32_t>(step.at / word)};
   }
 };
 
-/// All threads: moves n words, all loads of a batch before its first store.
-template <class Word>
-__device__ __forceinline__ void move_words(const StepSide& to, const StepSide& from, uint32_t n) {
-  constexpr uint32_t kBatch = 4;
-  for (uint32_t begin = threadIdx.x; begin < n; begin += kBatch * blockDim.x) {
-    Word words[kBatch];
-#pragma unroll
-    for (uint32_t k = 0; k < kBatch; ++k)
-      if (begin + k * blockDim.x < n)
-        words[k] = __ldcv(reinterpret_cast<const Word*>(from.at(begin + k * blockDim.x)));
-#pragma unroll
-    for (uint32_t k = 0; k < kBatch; ++k)
-      if (begin + k * blockDim.x < n) *reinterpret_cast<Word*>(to.at(begin + k * blockDim.x)) = words[k];
-  }
-}
-
-/// A step that moves, with a layout on at least one side. With two, both have the same words. A message that
-/// is shorter than its receive may end within a word.
+/// A step with layouts; with two, both have the same words. A message that is shorter than its receive may
+/// end within a word.
 __device__ void move_layouts(const Step& step, const StepSides& sides) {
-  const StepSide &to = sides.to, &from = sides.from;
-  const uint32_t word = to.runs.word;
+  const uint32_t word = sides.word;
   const auto n = static_cast<uint32_t>(step.bytes / word), rest = static_cast<uint32_t>(step.bytes % word);
-  switch (word) {
-    case 16:
-      move_words<uint4>(to, from, n);
-      break;
-    case 8:
-      move_words<uint2>(to, from, n);
-      break;
-    case 4:
-      move_words<uint32_t>(to, from, n);
-      break;
-    case 2:
-      move_words<uint16_t>(to, from, n);
-      break;
-    default:
-      move_words<uint8_t>(to, from, n);
-  }
+  move_words(sides.to, sides.from, n, word);
   if (threadIdx.x < rest)
-    *reinterpret_cast<unsigned char*>(to.at(n) + threadIdx.x) =
-        __ldcv(reinterpret_cast<const unsigned char*>(from.at(n) + threadIdx.x));
+    *reinterpret_cast<unsigned char*>(sides.to.at(n) + threadIdx.x) =
+        __ldcv(reinterpret_cast<const unsigned char*>(sides.from.at(n) + threadIdx.x));
 }
 
 template <bool kLayouts>

@@ -28,6 +28,8 @@ Status CollectiveSlots::load() {
   if (code == kSuccess) code = find_function(module_, "weft_collective_direct", kernels_[direct]);
   if (code == kSuccess) code = load_module(Source::blocks, blocks_module_);
   if (code == kSuccess) code = find_function(blocks_module_, "weft_collective_blocks", kernels_[blocks]);
+  if (code == kSuccess)
+    code = find_function(blocks_module_, "weft_collective_stream_blocks", stream_blocks_kernel_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_ll", stream_ll_kernel_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_simple", stream_simple_kernel_);
   if (code == kSuccess) return {};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "device/stream.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -102,20 +103,37 @@ Status adopt_for_collectives(const UserStream& stream) {
   return (*queue)->collective_slots.prepare();
 }
 
-Status enqueue_collective(const UserStream& stream, const kernel::StreamCollective& call, Protocol protocol,
-                          uint32_t blocks, uint32_t threads) {
+namespace {
+
+/// Launches the kernel that `kernel_of` selects, with a parameter of class Parameter.
+template <class Parameter, class KernelOf>
+Status launch_collective(const UserStream& stream, const Parameter& call, uint32_t blocks, uint32_t threads,
+                         KernelOf&& kernel_of) {
   auto queue = cuda::queue_of(stream.context);
   if (!queue) return std::move(queue).error();
   const cuda::CurrentContext current(stream.context);
   if (current.code() != cuda::kSuccess) return no_context(current.code());
   const cuda::RelaxedCapture relaxed;
-  void* parameters[] = {const_cast<kernel::StreamCollective*>(&call)};
-  const cuda::CollectiveSlots& slots = (*queue)->collective_slots;
-  const cuda::Function function =
-      protocol == Protocol::ll ? slots.stream_ll_kernel() : slots.stream_simple_kernel();
-  WEFT_CUDA_TRY(launch_kernel, "an enqueued collective cannot be launched", function, blocks, 1, 1, threads,
-                1, 1, 0, stream.handle, parameters, nullptr);
+  void* parameters[] = {const_cast<Parameter*>(&call)};
+  WEFT_CUDA_TRY(launch_kernel, "an enqueued collective cannot be launched",
+                kernel_of((*queue)->collective_slots), blocks, 1, 1, threads, 1, 1, 0, stream.handle,
+                parameters, nullptr);
   return {};
+}
+
+}  // namespace
+
+Status enqueue_collective(const UserStream& stream, const kernel::StreamCollective& call, Protocol protocol,
+                          uint32_t blocks, uint32_t threads) {
+  return launch_collective(stream, call, blocks, threads, [protocol](const cuda::CollectiveSlots& slots) {
+    return protocol == Protocol::ll ? slots.stream_ll_kernel() : slots.stream_simple_kernel();
+  });
+}
+
+Status enqueue_blocks(const UserStream& stream, const kernel::StreamBlocks& call) {
+  const uint32_t blocks = std::max<uint32_t>(call.first_block[call.size], 1);  // without messages: to count
+  return launch_collective(stream, call, blocks, kernel::Collective::kThreads,
+                           [](const cuda::CollectiveSlots& slots) { return slots.stream_blocks_kernel(); });
 }
 
 Status enqueue_copy(const UserStream& stream, void* dst, const void* src, size_t n) {
