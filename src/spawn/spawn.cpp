@@ -117,12 +117,18 @@ Result<launch::Spawned> start(Instance& instance, Result<std::vector<Program>> p
   return spawned;
 }
 
+/// Whether an error is of the communicator of the call, not of the new job.
+bool of_communicator(const Error& error) {
+  return error.code() == Errc::revoked || error.code() == Errc::proc_aborted;
+}
+
 }  // namespace
 
 coll::NewCommunicator spawn(Communicator& local, int root, Result<std::vector<Program>> programs,
                             Started& started) {
   Instance& instance = local.instance;
   const coll::BootstrapGroup group(local, local.next_collective_tag());
+  WEFT_TRY(instance.failures.check(local));  // before anything is started
   Answer answer;
   std::optional<p2p::Port> port;
   std::optional<StartWatch> watch;
@@ -146,7 +152,8 @@ coll::NewCommunicator spawn(Communicator& local, int root, Result<std::vector<Pr
     if (made)
       status = {};
     else if (status.ok())
-      status = Error(Errc::spawn, made.error().message());
+      status =
+          of_communicator(made.error()) ? made.error().copy() : Error(Errc::spawn, made.error().message());
   }
   if (port) p2p::close_port(instance, port->number);
   if (!status.ok()) return std::move(status).error();

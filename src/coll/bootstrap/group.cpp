@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/instance.hpp"
 #include "p2p/p2p.hpp"
@@ -73,6 +76,33 @@ Status BootstrapGroup::broadcast(void* data, size_t bytes, int root) const {
   for (distance >>= 1; distance > 0; distance >>= 1)
     if (relative + distance < size_)
       WEFT_TRY(send_bytes(comm_, data, bytes, peer((relative + distance + root) % size_), tag_));
+  return {};
+}
+
+Status BootstrapGroup::share(Status mine, void* data, size_t bytes, int root) const {
+  constexpr size_t kTextBytes = 240;
+  struct Outcome {
+    bool ok;
+    Errc code;
+    char text[kTextBytes];
+  };
+  std::vector<char> message(sizeof(Outcome) + bytes);
+  Outcome outcome{};
+  if (rank_ == root) {
+    outcome.ok = mine.ok();
+    if (!mine.ok()) {
+      outcome.code = mine.error().code();
+      mine.error().message().copy(outcome.text, kTextBytes - 1);
+    }
+    std::memcpy(message.data(), &outcome, sizeof outcome);
+    if (bytes != 0) std::memcpy(message.data() + sizeof outcome, data, bytes);
+  }
+  Status sent = broadcast(message.data(), message.size(), root);
+  if (rank_ == root) return mine.ok() ? std::move(sent) : std::move(mine);
+  WEFT_TRY(std::move(sent));
+  std::memcpy(&outcome, message.data(), sizeof outcome);
+  if (!outcome.ok) return Error(outcome.code, "on rank " + std::to_string(root) + ": " + outcome.text);
+  if (bytes != 0) std::memcpy(data, message.data() + sizeof outcome, bytes);
   return {};
 }
 

@@ -28,6 +28,9 @@ class BootstrapGroup {
   [[nodiscard]] int size() const { return size_; }
   /// Broadcasts `bytes` bytes of member `root` along a binomial tree.
   [[nodiscard]] Status broadcast(void* data, size_t bytes, int root = 0) const;
+  /// The same of a step that only the root takes: after its error `mine`, which is significant at the root,
+  /// all members return an error of its class.
+  [[nodiscard]] Status share(Status mine, void* data, size_t bytes, int root = 0) const;
   /// Gathers the record of every member, in member order, to `records` (size() * bytes), which holds this
   /// process's own record on entry. Bruck's algorithm: ceil(log2(size)) rounds.
   [[nodiscard]] Status allgather(void* records, size_t bytes) const;

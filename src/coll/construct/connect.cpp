@@ -42,7 +42,7 @@ class Connector {
   NewCommunicator run(Result<p2p::JobConnection>* connected, bool accepts) {
     Status bridged = make_bridge(connected);
     const bool has_bridge = is_root() && bridged.ok();
-    Status agreed = agree(std::move(bridged), "the root could not connect to the other job", Errc::port);
+    Status agreed = agree(std::move(bridged), "the root could not connect to the other job");
     if (!agreed.ok() && !has_bridge) return std::move(agreed).error();
     alone_ = !agreed.ok();
     return complete(std::move(agreed), accepts);
@@ -99,20 +99,28 @@ class Connector {
     return own_bridge_ ? Status() : Error(Errc::no_mem, "out of memory for another communicator: free some");
   }
 
-  /// All ranks of this side return an error if one of them has one.
-  Status agree(Status mine, const char* else_, Errc code = Errc::other) {
+  /// All ranks of this side return an error if one of them has one: that of the first such rank has the class
+  /// of the others.
+  Status agree(Status mine, const char* else_) {
     if (alone_) return mine;
-    std::vector<uint8_t> failed(static_cast<size_t>(bootstrap_.size()));
-    failed[static_cast<size_t>(bootstrap_.rank())] = mine.ok() ? 0 : 1;
-    WEFT_TRY(bootstrap_.allgather(failed.data(), 1));
+    struct Outcome {
+      bool failed;
+      Errc code;
+    };
+    std::vector<Outcome> outcomes(static_cast<size_t>(bootstrap_.size()));
+    outcomes[static_cast<size_t>(bootstrap_.rank())] = {!mine.ok(), mine.ok() ? Errc{} : mine.error().code()};
+    WEFT_TRY(bootstrap_.allgather(outcomes.data(), sizeof(Outcome)));
     if (!mine.ok()) return mine;
-    if (std::find(failed.begin(), failed.end(), 1) == failed.end()) return {};
-    return Error(code, std::string(else_) + ": see the error of another rank");
+    const auto first =
+        std::find_if(outcomes.begin(), outcomes.end(), [](const Outcome& outcome) { return outcome.failed; });
+    if (first == outcomes.end()) return {};
+    return Error(first->code,
+                 std::string(else_) + ": see the error of rank " + std::to_string(first - outcomes.begin()));
   }
 
-  /// From the root to all ranks of this side.
-  Status share(void* data, size_t bytes) {
-    return alone_ ? Status() : bootstrap_.broadcast(data, bytes, root_);
+  /// From the root to all ranks of this side; `mine`: as in BootstrapGroup::share().
+  Status share(void* data, size_t bytes, Status mine = {}) {
+    return alone_ ? std::move(mine) : bootstrap_.share(std::move(mine), data, bytes, root_);
   }
 
   /// No process sends to the other side before all of both sides are ready to receive. The root tells the
@@ -120,19 +128,25 @@ class Connector {
   /// neither drops the connection alone.
   Status agree_with_other_side(Status mine) {
     Status agreed = agree(std::move(mine), "a process could not connect to the other job");
-    uint8_t both = 0;
+    struct {
+      bool both;
+      Errc why;  // otherwise
+    } ready{false, Errc::other};
     if (is_root()) {
-      uint8_t here = agreed.ok() ? 1 : 0, there = 0;
-      if (!exchange(&here, 1, &there, 1).ok()) there = 0;
-      both = here & there;
+      const bool here = agreed.ok();
+      bool there = false;
+      if (Status met = exchange(&here, 1, &there, 1); !met.ok())
+        ready = {false, met.error().code()};
+      else
+        ready.both = here && there;
     }
-    Status told = share(&both, 1);
-    const bool refused = both == 0 && (told.ok() || is_root());
+    Status told = share(&ready, sizeof ready);
+    const bool refused = !ready.both && (told.ok() || is_root());
     if (agreed.ok() && told.ok() && !refused) return {};
     drop_remote(refused);
     if (!agreed.ok()) return agreed;
     if (!told.ok()) return told;
-    return Error(Errc::other,
+    return Error(ready.why,
                  "the two jobs could not connect: see the errors of the other ranks and of the "
                  "other job");
   }
@@ -201,8 +215,7 @@ class Connector {
     }
     if (!mine) return std::move(mine).error();
     p2p::learn_hosts(instance_, *mine);
-    WEFT_TRY(share(&there, sizeof there));
-    WEFT_TRY(std::move(exchanged));
+    WEFT_TRY(share(&there, sizeof there, std::move(exchanged)));
     if (there.bytes == 0) return Error(Errc::other, "the other job has failed to connect: see its own error");
     context_ = there.context;
     theirs.resize(there.bytes);

@@ -74,10 +74,11 @@ namespace {
 Result<LeaderRecord> exchange_leader_records(Communicator& intercomm, LeaderRecord mine) {
   const int tag = intercomm.next_collective_tag();
   LeaderRecord theirs{};
+  Status exchanged;
   if (intercomm.rank() == 0)
-    WEFT_TRY(sendrecv_bytes(intercomm, &mine, sizeof mine, 0, &theirs, sizeof theirs, 0, tag));
+    exchanged = sendrecv_bytes(intercomm, &mine, sizeof mine, 0, &theirs, sizeof theirs, 0, tag);
   LeaderRecord both[2] = {mine, theirs};
-  WEFT_TRY(BootstrapGroup(*intercomm.local, tag).broadcast(both, sizeof both));
+  WEFT_TRY(BootstrapGroup(*intercomm.local, tag).share(std::move(exchanged), both, sizeof both));
   if (!lower_side(intercomm)) return both[1];
   both[1].context = both[0].context;  // the ids of the lower side are used
   return both[1];
@@ -89,10 +90,12 @@ template <class T>
 Result<std::vector<T>> exchange_lists(Communicator& intercomm, const std::vector<T>& mine, size_t theirs,
                                       int tag) {
   std::vector<T> list(theirs);
+  Status exchanged;
   if (intercomm.rank() == 0)
-    WEFT_TRY(sendrecv_bytes(intercomm, mine.data(), mine.size() * sizeof(T), 0, list.data(),
-                            theirs * sizeof(T), 0, tag));
-  WEFT_TRY(BootstrapGroup(*intercomm.local, tag).broadcast(list.data(), theirs * sizeof(T)));
+    exchanged = sendrecv_bytes(intercomm, mine.data(), mine.size() * sizeof(T), 0, list.data(),
+                               theirs * sizeof(T), 0, tag);
+  WEFT_TRY(
+      BootstrapGroup(*intercomm.local, tag).share(std::move(exchanged), list.data(), theirs * sizeof(T)));
   return list;
 }
 
@@ -151,11 +154,8 @@ NewCommunicator intercomm_create(Communicator& local, int local_leader, Communic
     record.context = instance.new_contexts(kIdsPerIntercomm);
     exchanged =
         exchange_with_remote_leader(*peer, remote_leader, partial_tag(tag), *local.group, record, remote);
-    if (!exchanged.ok()) record.size = 0;  // size 0 reports the failure to the other ranks
   }
-  WEFT_TRY(bootstrap.broadcast(&record, sizeof record, local_leader));
-  if (!exchanged.ok()) return std::move(exchanged).error();
-  if (record.size == 0) return Error(Errc::other, "the local leader could not reach the remote leader");
+  WEFT_TRY(bootstrap.share(std::move(exchanged), &record, sizeof record, local_leader));
   if (record.high != 0) return connect_groups(local, local_leader, {peer, remote_leader, partial_tag(tag)});
   remote.resize(record.size);
   WEFT_TRY(bootstrap.broadcast(remote.data(), remote.size() * sizeof(ProcessId), local_leader));

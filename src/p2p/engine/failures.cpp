@@ -24,13 +24,17 @@ Error departure_error(uint32_t peer) {
                    "messages before");
 }
 
-/// Returns whether a receive needs a process: its source, or any member if it is part of a collective.
+/// Returns whether a receive needs a process: its source, or any member if it is a step of a collective, also
+/// if its communicator is for such steps only (Communicator::part_of).
 bool needs(const Transfer& t, core::ProcessId process) {
   const core::Communicator& comm = *t.comm;
   const bool collective = t.in_collective();
   if (!collective && t.rank != kAnySource) return comm.process(t.rank) == process;
-  if (comm.inter() && comm.remote_group->rank_of(process) >= 0) return true;
-  return (collective || !comm.inter()) && comm.group->rank_of(process) >= 0;
+  for (const core::Communicator* of = &comm; of != nullptr; of = collective ? of->part_of : nullptr) {
+    if (of->inter() && of->remote_group->rank_of(process) >= 0) return true;
+    if ((collective || !of->inter()) && of->group->rank_of(process) >= 0) return true;
+  }
+  return false;
 }
 
 }  // namespace
