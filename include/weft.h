@@ -257,7 +257,8 @@ int MPIX_Stream_irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int s
    pinned or managed memory, because the GPU writes it. A message longer than the receive buffer is truncated;
    a later call on comm returns MPI_ERR_TRUNCATE. Nonblocking operations are complete after a wait in the
    stream. Pass their requests only to MPIX_Wait_enqueue or MPIX_Waitall_enqueue, within the same capture if
-   there is one. */
+   there is one, or to MPI_Request_free: the operation takes place without a wait, before the next collective
+   of comm; one of a capture without a wait in it does not. */
 int MPIX_Send_enqueue(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
 int MPIX_Recv_enqueue(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                       MPI_Status* status);

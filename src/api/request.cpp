@@ -48,11 +48,12 @@ Result<core::Request*> active_request(MPI_Request handle) {
 namespace impl {
 namespace {
 
-/// The request of a handle that must not be null.
-Result<core::Request*> nonnull_request(MPI_Request handle) {
+/// The request of a handle that must not be null. `enqueued`: whether to accept it if it is of
+/// MPIX_*_enqueue.
+Result<core::Request*> nonnull_request(MPI_Request handle, Status (*enqueued)(core::Request&)) {
   core::Request* request = handle == MPI_REQUEST_NULL ? nullptr : to_request(handle);
   if (request == nullptr || request->detached) return bad_handle(HandleKind::request, "request", handle);
-  WEFT_TRY(with_error_communicator(request->comm, reject_enqueued(*request)));
+  WEFT_TRY(with_error_communicator(request->comm, enqueued(*request)));
   return request;
 }
 
@@ -65,7 +66,7 @@ Status start(core::Request& request) {
 }
 
 Status start(MPI_Request handle) {
-  auto request = nonnull_request(handle);
+  auto request = nonnull_request(handle, reject_enqueued);
   if (!request) return std::move(request).error();
   return with_error_communicator((*request)->comm, start(**request));
 }
@@ -122,7 +123,7 @@ Status Request_get_status(MPI_Request handle, int* flag, MPI_Status* status) {
 }
 
 Status Request_free(MPI_Request* handle) {
-  auto request = nonnull_request(*handle);
+  auto request = nonnull_request(*handle, adopt_enqueued);
   if (!request) return std::move(request).error();
   const bool running = (*request)->active && (!(*request)->complete() || (*request)->interrupted());
   if (running && (*request)->kind == core::Request::Kind::partitioned)
@@ -140,7 +141,7 @@ Status Request_free(MPI_Request* handle) {
 }
 
 Status Cancel(MPI_Request* handle) {
-  auto request = nonnull_request(*handle);
+  auto request = nonnull_request(*handle, reject_enqueued);
   if (!request) return std::move(request).error();
   if (!(*request)->active)
     return Error(Errc::request, "request is inactive: only active requests can be cancelled");

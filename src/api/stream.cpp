@@ -265,7 +265,16 @@ Error bad_stream(const char* name) {
 Error enqueued_request() {
   return {Errc::request,
           "request is an enqueued operation, whose completion is not visible to the host: complete it in its "
-          "stream with MPIX_Wait_enqueue"};
+          "stream with MPIX_Wait_enqueue, or free it with MPI_Request_free"};
+}
+
+Status adopt_enqueued(core::Request& request) {
+  if (reject_enqueued(request).ok()) [[likely]]
+    return {};
+  auto queue = stream::queue_of(*request.comm);
+  if (!queue) return std::move(queue).error();
+  (*queue)->adopt(static_cast<stream::Request&>(request));
+  return {};
 }
 
 }  // namespace weft::api

@@ -21,6 +21,8 @@ namespace weft::api {
 void expect_by_poll(std::span<const MPI_Request> handles);
 
 [[nodiscard]] Error enqueued_request();
+/// The program frees `request`: if it is of MPIX_*_enqueue, it ends like one of an ordinary call.
+[[nodiscard]] Status adopt_enqueued(core::Request& request);
 /// Error if `request` is of MPIX_*_enqueue, which the host cannot complete.
 [[nodiscard]] inline Status reject_enqueued(core::Request& request) {
   if (request.kind != core::Request::Kind::enqueued) [[likely]]

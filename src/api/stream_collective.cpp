@@ -71,6 +71,8 @@ class EnqueuedCall {
       return entry_.fail(Error(Errc::op, "op = " + prepared.call.op->name +
                                              " scales, which kernels in streams do not: use MPI_SUM, and a "
                                              "kernel of the program, or a communicator in stream order"));
+    weft::Status earlier = queue_->before_host_call(false);  // started or freed before
+    if (!earlier.ok()) return entry_.fail(std::move(earlier).error());
     return entry_.finish(queue_->collective(prepared.call));
   }
   /// Refuses data that cannot be at `buffer`, for example at a null address.

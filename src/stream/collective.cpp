@@ -46,6 +46,24 @@ bool synchronizes(const coll::Call& call, device::Protocol protocol) {
 
 bool sends(const coll::Call& call) { return call.what != Collective::bcast && !call.in_place; }
 
+/// Checks that a kernel executes the call. `device`: the GPU of the stream.
+Status check_supported(const core::Communicator& comm, const Mailbox& mailbox, int device,
+                       const coll::Call& call) {
+  if (!mailbox.has_collectives())
+    return Error(Errc::unsupported, "enqueued collectives support " +
+                                        std::to_string(device::kernel::Collective::kRanks) +
+                                        " ranks at most: use smaller communicators");
+  if (call.reduction() && !coll::gpu::has_kernel(call))
+    return Error(Errc::unsupported,
+                 "no kernel computes this operation on this type: enqueued reductions take predefined "
+                 "operations on types that GPUs compute");
+  const char* const output = call.what == Collective::bcast ? "buffer" : "recvbuf";
+  if (sends(call)) WEFT_TRY(check_pinned(comm, call.send.memory, "sendbuf"));
+  WEFT_TRY(check_pinned(comm, call.recv.memory, output));
+  if (sends(call)) WEFT_TRY(reachable(call.send, device, "sendbuf"));
+  return reachable(call.recv, device, output);
+}
+
 }  // namespace
 
 Error unfinished_messages() {
@@ -55,26 +73,10 @@ Error unfinished_messages() {
       "their wait before it, or use a communicator of another stream"};
 }
 
-Status Queue::check_supported(const coll::Call& call) const {
-  if (!mailbox_->has_collectives())
-    return Error(Errc::unsupported, "enqueued collectives support " +
-                                        std::to_string(device::kernel::Collective::kRanks) +
-                                        " ranks at most: use smaller communicators");
-  if (call.reduction() && !coll::gpu::has_kernel(call))
-    return Error(Errc::unsupported,
-                 "no kernel computes this operation on this type: enqueued reductions take predefined "
-                 "operations on types that GPUs compute");
-  if (!pending_.empty()) return unfinished_messages();
-  const char* const output = call.what == Collective::bcast ? "buffer" : "recvbuf";
-  if (sends(call)) WEFT_TRY(check_pinned(comm_, call.send.memory, "sendbuf"));
-  WEFT_TRY(check_pinned(comm_, call.recv.memory, output));
-  if (sends(call)) WEFT_TRY(reachable(call.send, stream_->gpu->device, "sendbuf"));
-  return reachable(call.recv, stream_->gpu->device, output);
-}
-
 Status Queue::collective(const coll::Call& call) {
   WEFT_TRY(check_ranks());
-  WEFT_TRY(check_supported(call));
+  WEFT_TRY(check_supported(comm_, *mailbox_, stream_->gpu->device, call));
+  if (!pending_.empty()) return unfinished_messages();
   const uint64_t largest = coll::gpu::largest_message(call, {});
   if (largest == 0) return {};
   used_ = true;

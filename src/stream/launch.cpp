@@ -97,7 +97,6 @@ Result<Side> describe(const core::Communicator& comm, const device::UserStream& 
   return side;
 }
 
-/// Ordinary calls: the program may access pinned memory as soon as a call returns, unless it promises not to.
 Status check_pinned(const core::Communicator& comm, const device::Memory& memory, const char* name) {
   const order::Order* const order = order::Order::of(comm);
   if (order == nullptr || order->kernels == nullptr || order->pinned_in_order ||
@@ -149,13 +148,17 @@ Status Queue::same_capture(uint64_t now) {
     if (entry.capture != now) other = entry.capture;
   for (const Request* const collective : collectives_)
     if (collective->capture != now) other = collective->capture;
+  const auto given_up = [now](const Request* request) {
+    return request->detached && request->capture != 0 && request->capture != now;
+  };
+  if (std::any_of(open_.begin(), open_.end(), given_up)) [[unlikely]]
+    for (Request* const request : std::vector(open_))
+      if (given_up(request)) WEFT_TRY(cancel(*request));  // nobody else can
   if (other == now) [[likely]]
     return {};
-  for (Request* const request : std::vector(open_))
-    if (request->detached && request->capture != 0) WEFT_TRY(cancel(*request));  // nobody else can
   return Error(Errc::other,
                other == 0 ? "the stream is captured, but earlier nonblocking operations are unfinished: "
-                            "enqueue their wait before the capture begins"
+                            "enqueue their wait, or a collective if they are freed, before the capture begins"
                           : "nonblocking operations were captured without a wait: enqueue it before the "
                             "capture ends, or free their requests after it");
 }

@@ -120,6 +120,7 @@ Status Queue::come_behind() {
 }
 
 Status Queue::redirect(void* handle) {
+  WEFT_TRY(await_freed());
   core::wait_until(comm_.instance,
                    [&] { return !turns_.taken(); });  // other threads, into the current stream
   if (!pending_.empty() || !self_messages_.idle() || !collectives_.empty())
@@ -183,6 +184,7 @@ Result<core::Request*> Queue::start_send(const p2p::Buffer& buffer, int dest, in
   if (!captured) return std::move(captured).error();
   Request* request = Request::slab().create(comm_);
   if (request == nullptr) return core::no_more_requests();
+  request->capture = *captured;
   Status started;
   if (dest == comm_.rank()) {
     self_messages_.start_send(*side, *request, *captured);
@@ -206,6 +208,7 @@ Result<core::Request*> Queue::start_receive(const p2p::Buffer& buffer, int sourc
   if (!captured) return std::move(captured).error();
   Request* request = Request::slab().create(comm_);
   if (request == nullptr) return core::no_more_requests();
+  request->capture = *captured;
   request->completion = {p2p::kProcNull, p2p::kAnyTag, 0, false};
   Status started;
   if (source == comm_.rank()) {
@@ -250,6 +253,13 @@ Status Queue::wait(std::span<Request* const> requests, std::span<const StatusAdd
   WEFT_TRY(std::move(launched));
   if (!first.ok()) return first;
   return report_fault();
+}
+
+void Queue::adopt(Request& request) {
+  request.become_ordinary();
+  if (!unfinished(request)) return request.finish();  // of MPI_PROC_NULL or oneself
+  open_.push_back(&request);
+  start_polling();
 }
 
 /// Returns an error that a kernel reported since the last call.

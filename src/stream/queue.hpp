@@ -55,6 +55,8 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] void* barrier_word() const;
   /// Makes the stream wait for the requests, which end. `statuses`: empty, or one each.
   [[nodiscard]] Status wait(std::span<Request* const> requests, std::span<const StatusAddress> statuses);
+  /// The program frees the request of an enqueued operation, which ends like one of an ordinary call.
+  void adopt(Request& request);
 
   // Ordinary calls (ordinary.cpp).
   /// Starts the messages of a request, which ends when all are complete. On error nothing is started.
@@ -126,7 +128,6 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] Status launch(const Chosen& required, States states = States::free);
   [[nodiscard]] Status copy_now(const Side& to, const Side& from) override;
   [[nodiscard]] Status copy_later(const Side& to, const Side& from, Request& send, Request& receive) override;
-  [[nodiscard]] Status check_supported(const coll::Call& call) const;
   [[nodiscard]] Status complete_last();
   /// Error if operations of another capture, or outside of captures, are unfinished. Drops the freed ones of
   /// a capture.

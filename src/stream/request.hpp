@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Request: a nonblocking operation that kernels execute in the order of a stream. Requests of enqueued
-// operations end with MPIX_Wait_enqueue only, those of ordinary calls with any function of MPI.
-// Threading: under the instance lock.
+// operations end with MPIX_Wait_enqueue or MPI_Request_free, those of ordinary calls with any function of
+// MPI. Threading: under the instance lock.
 #pragma once
 #include <memory>
 #include <vector>
@@ -44,6 +44,8 @@ class Request final : public core::Request {
   }
   static Slab<Request>& slab();
   [[nodiscard]] bool is_ordinary() const { return ordinary_; }
+  /// An enqueued operation that the program frees: ends as that of an ordinary call.
+  void become_ordinary() { ordinary_ = true; }
   /// The request of an ordinary call; null: `request` is of another kind.
   [[nodiscard]] static Request* ordinary(core::Request& request) {
     if (request.kind != Kind::enqueued) return nullptr;
@@ -60,7 +62,7 @@ class Request final : public core::Request {
   uint64_t capture = 0;                              ///< id of the capture in which it was started; 0: none
 
  private:
-  const bool ordinary_;
+  bool ordinary_;
 
  public:
   bool cancelling = false;  ///< a receive of an ordinary call that ends if no kernel has matched it

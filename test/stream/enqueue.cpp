@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "stream/enqueue_freed.hpp"
 #include "stream/stream_comm.hpp"
 
 namespace {
@@ -328,7 +329,7 @@ void misuse(const StreamComm& stream_comm) {
                "MPI_Test on an enqueued request");
   expect_class(MPI_Waitall(1, &request, MPI_STATUSES_IGNORE), MPI_ERR_REQUEST,
                "MPI_Waitall on an enqueued request");
-  expect_class(MPI_Request_free(&request), MPI_ERR_REQUEST, "MPI_Request_free on an enqueued request");
+  expect_class(MPI_Cancel(&request), MPI_ERR_REQUEST, "MPI_Cancel on an enqueued request");
   expect_class(MPIX_Wait_enqueue(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "a receive from MPI_PROC_NULL");
   std::vector<MPI_Request> many(79);
   for (MPI_Request& one : many) MPIX_Irecv_enqueue(data.data(), 0, MPI_BYTE, left(), 1, comm, &one);
@@ -422,6 +423,7 @@ int main(int argc, char** argv) {
     part("self", [&] { self_messages(stream_comm); });
     part("statuses", [&] { statuses(stream_comm); });
     part("host", [&] { host_progress(stream_comm); });
+    part("freed", [&] { freed_requests(stream_comm); });
     part("misuse", [&] { misuse(stream_comm); });
     part("streams", [&] { side_by_side(); });
     part("create_and_free", [&] { create_and_free(); });
