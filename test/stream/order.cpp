@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ordinary calls in stream order: random sequences of all call forms against the same calls on the host,
 // captured graphs, requests, host memory, default streams, windows, errors. On the emulated driver, and
-// unchanged on GPUs. usage: order [PART [ROUNDS [SEED]]]
+// unchanged on GPUs. usage: order [PART [ROUNDS [SEED [SECONDS]]]]: repeats it with other random numbers
+// until SECONDS have passed.
 #include <weft.h>
 
 #include <cstdio>
@@ -374,25 +375,29 @@ int main(int argc, char** argv) {
   const Parts part(argc, argv);
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 4;
   if (argc > 3) random_state = static_cast<unsigned>(std::atoi(argv[3]));
-  {
-    const Plain plain;
-    const OrderComm ordered;
-    part("at_once", [&] { returns_at_once(ordered, plain); });
-    part("host_memory", [&] { host_memory(ordered); });
-    part("sequences", [&] { sequences(ordered, plain, rounds, 2 * static_cast<int>(kCallCount)); });
-    part("graphs", [&] { graphs(ordered, plain, 50, 3), graphs(ordered, plain, 5000, 2); });
-    part("requests", [&] { requests(ordered, plain); });
-    part("cancelled", [&] { cancelled_before_start(ordered, plain); });
-    part("captured_and_freed", [&] { captured_and_freed(ordered); });
-    part("buffered", [&] { buffered(ordered); });
-    part("some_ranks", [&] { some_ranks(ordered, plain); });
-    part("default_stream", [&] { default_stream(); });
-    part("captures", [&] { refused_in_captures(ordered); });
-    part("errors", [&] { errors(ordered); });
-    part("error_after_stream", [&] { error_after_stream(ordered); });
-    part("windows", [&] { windows(ordered); });
-    part("extensions", [&] { extensions(ordered); });
-  }
-  part("mixed", [&] { MixedRequests(random_state, "prefer").run(5 * rounds); });
+  const double end = MPI_Wtime() + (argc > 4 ? std::atof(argv[4]) : 0);
+  do {
+    {
+      const Plain plain;
+      const OrderComm ordered;
+      part("at_once", [&] { returns_at_once(ordered, plain); });
+      part("host_memory", [&] { host_memory(ordered); });
+      part("sequences", [&] { sequences(ordered, plain, rounds, 2 * static_cast<int>(kCallCount)); });
+      part("graphs", [&] { graphs(ordered, plain, 50, 3), graphs(ordered, plain, 5000, 2); });
+      part("requests", [&] { requests(ordered, plain); });
+      part("cancelled", [&] { cancelled_before_start(ordered, plain); });
+      part("captured_and_freed", [&] { captured_and_freed(ordered); });
+      part("buffered", [&] { buffered(ordered); });
+      part("some_ranks", [&] { some_ranks(ordered, plain); });
+      part("default_stream", [&] { default_stream(); });
+      part("captures", [&] { refused_in_captures(ordered); });
+      part("errors", [&] { errors(ordered); });
+      part("error_after_stream", [&] { error_after_stream(ordered); });
+      part("windows", [&] { windows(ordered); });
+      part("extensions", [&] { extensions(ordered); });
+    }
+    part("mixed", [&] { MixedRequests(random_state, "prefer").run(5 * rounds); });
+    random_below(2);  // parts alone, too, get other numbers
+  } while (time_left(end));
   return weft::test::finish(failures);
 }

@@ -66,6 +66,13 @@ class Parts {
   const char* only_;
 };
 
+/// Repeats a test for a time: returns whether there is time left, equal on all ranks. `end`: of rank 0.
+inline bool time_left(double end) {
+  int left = MPI_Wtime() < end && failures == 0 ? 1 : 0;
+  MPI_Bcast(&left, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  return left != 0;
+}
+
 /// A communicator without stream, and a periodic ring of its ranks.
 struct Plain {
   Plain() {

@@ -2,7 +2,7 @@
 // Ordinary calls that kernels execute, on communicators whose ranks all promise GPU memory and no wildcards:
 // all call forms against the same calls on the host, layouts, requests that the stream and the host complete,
 // graphs, other streams, broken promises. On the emulated driver, and unchanged on GPUs.
-// usage: ordinary [PART [ROUNDS [SEED]]]
+// usage: ordinary [PART [ROUNDS [SEED [SECONDS]]]]: as order.cpp
 #include <weft.h>
 
 #include <algorithm>
@@ -353,36 +353,39 @@ int main(int argc, char** argv) {
   wildcards = false;
   const Parts part(argc, argv);
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 4;
-  const auto seed = static_cast<unsigned>(argc > 3 ? std::atoi(argv[3]) : 7);
-  random_state = seed;
-  {
-    const Plain plain;
-    const OrderComm ordered("true");
-    part("layouts", [&] { layouts(ordered, plain, 3 * rounds); });
-    part("requests", [&] { requests(ordered, plain); });
-    part("freed", [&] { freed_requests(ordered); });
-    part("synchronous_to_oneself", [&] { synchronous_to_oneself(ordered); });
-    part("freed_to_oneself", [&] { freed_to_oneself(ordered); });
-    part("truncated", [&] { truncated(ordered); });
-    part("any_tag", [&] { any_tag_and_neighbors(ordered); });
-    part("cancelled", [&] { cancelled(ordered); });
-    part("no_room", [&] { no_room(ordered); });
-    part("threads", [&] { threads(ordered); });
-    part("held_launches", [&] { held_launches(ordered); });
-    part("waits_for_any", [&] { waits_for_any(ordered); });
-    part("tested_collectives", [&] { tested_collectives(ordered, plain); });
-    part("collectives", [&] { collectives(ordered); });
-    part("synchronous_sends", [&] { synchronous_sends(ordered, plain); });
-    part("other_streams", [&] { other_streams(ordered); });
-    part("streams_in_captures", [&] { streams_in_captures(ordered, plain); });
-    part("discarded_captures", [&] { discarded_captures(ordered); });
-    part("across_captures", [&] { across_captures(ordered); });
-    part("pinned_memory", [&] { pinned_memory(); });
-    part("refused", [&] { refused(ordered); });
-    part("promises", [&] { promises(); });
-    part("graphs", [&] { graphs(ordered, plain, 50, 3), graphs(ordered, plain, 5000, 2); });
-    part("sequences", [&] { sequences(ordered, plain, rounds, 2 * static_cast<int>(kCallCount)); });
-  }
-  part("mixed", [&] { MixedRequests(seed, "true").run(5 * rounds); });
+  if (argc > 3) random_state = static_cast<unsigned>(std::atoi(argv[3]));
+  const double end = MPI_Wtime() + (argc > 4 ? std::atof(argv[4]) : 0);
+  do {
+    {
+      const Plain plain;
+      const OrderComm ordered("true");
+      part("layouts", [&] { layouts(ordered, plain, 3 * rounds); });
+      part("requests", [&] { requests(ordered, plain); });
+      part("freed", [&] { freed_requests(ordered); });
+      part("synchronous_to_oneself", [&] { synchronous_to_oneself(ordered); });
+      part("freed_to_oneself", [&] { freed_to_oneself(ordered); });
+      part("truncated", [&] { truncated(ordered); });
+      part("any_tag", [&] { any_tag_and_neighbors(ordered); });
+      part("cancelled", [&] { cancelled(ordered); });
+      part("no_room", [&] { no_room(ordered); });
+      part("threads", [&] { threads(ordered); });
+      part("held_launches", [&] { held_launches(ordered); });
+      part("waits_for_any", [&] { waits_for_any(ordered); });
+      part("tested_collectives", [&] { tested_collectives(ordered, plain); });
+      part("collectives", [&] { collectives(ordered); });
+      part("synchronous_sends", [&] { synchronous_sends(ordered, plain); });
+      part("other_streams", [&] { other_streams(ordered); });
+      part("streams_in_captures", [&] { streams_in_captures(ordered, plain); });
+      part("discarded_captures", [&] { discarded_captures(ordered); });
+      part("across_captures", [&] { across_captures(ordered); });
+      part("pinned_memory", [&] { pinned_memory(); });
+      part("refused", [&] { refused(ordered); });
+      part("promises", [&] { promises(); });
+      part("graphs", [&] { graphs(ordered, plain, 50, 3), graphs(ordered, plain, 5000, 2); });
+      part("sequences", [&] { sequences(ordered, plain, rounds, 2 * static_cast<int>(kCallCount)); });
+    }
+    part("mixed", [&] { MixedRequests(random_state, "true").run(5 * rounds); });
+    random_below(2);  // parts alone, too, get other numbers
+  } while (time_left(end));
   return weft::test::finish(failures);
 }
