@@ -192,7 +192,7 @@ class Info(Processes):
                 self.assertEqual(children, [])
                 for parent in parents:
                     self.assertIn("class 1, ", parent)
-                    self.assertTrue(text in parent or "see the error of another rank" in parent, parent)
+                    self.assertTrue(text in parent or "see the error of rank" in parent, parent)
                 self.assertTrue(any(text in parent for parent in parents), parents)
         (parent,), _ = self.info(PROGRAM, 2, "soft", "5:6")
         self.assertIn("has no number from 1 to maxprocs = 2", parent)
