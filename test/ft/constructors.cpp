@@ -25,7 +25,7 @@ constexpr unsigned kMaxDelayUs = 3000;
 
 int rank, size, failures = 0;
 
-/// What a round has: the communicator that is revoked, or of which a rank dies, and others.
+/// The communicators of a round: one is revoked, or a rank of it dies.
 struct Scene {
   MPI_Comm comm = MPI_COMM_NULL;                        ///< of all ranks, or between the halves
   MPI_Comm halves[2] = {MPI_COMM_NULL, MPI_COMM_NULL};  ///< that of this rank's half: not revoked; comm's
