@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # After an error of a compiled function in one process no call meets another one: each process gets right results, or errors.
-# usage: after_error.py CAUSE JIT, with mpiexec and 3 processes; CAUSE: call, callback; JIT: weft, jax
+# usage: after_error.py CAUSE JIT, with mpiexec and 3 processes; CAUSE: call, callback, unseen (a callback while the program does
+# something else); JIT: weft, jax
 import os
 import sys
+import time
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax
@@ -21,10 +23,17 @@ def raising(x):
     raise RuntimeError("the callback fails")
 
 
+@jax.jit
+def slow(x):
+    """The same number, after some tenths of a second: a function that takes it runs after its start has returned."""
+    ones = jnp.ones((300, 300))
+    return jax.lax.fori_loop(0, 300, lambda _, y: y + 0 * (ones * y @ ones)[0, 0], x)
+
+
 @compiled
 def failing(x):
     """Fails in process 0, which makes a part of the calls only."""
-    if CAUSE == "callback" and RANK == 0:
+    if CAUSE != "call" and RANK == 0:
         x = jax.pure_callback(raising, x, x)
     if CAUSE == "call" and RANK < 2:  # process 1 sends a message that is too long for process 0
         operand = jnp.zeros(2 if RANK == 0 else 100)
@@ -58,7 +67,18 @@ def error_of(results, wanted=None):
 
 
 assert error_of(numbered(jnp.float32(1)), [float(SIZE), -float(SIZE)]) == ""
-failed = attempt(failing, jnp.float32(1000))
+if CAUSE == "unseen":
+    failed = attempt(failing, slow(jnp.float32(1000)))
+    seen = [f"seen-{rank}" for rank in range(1, SIZE)]
+    if RANK > 0:
+        assert error_of(failed)
+        open(seen[RANK - 1], "w").close()
+    deadline = time.monotonic() + 60
+    while RANK == 0 and not all(map(os.path.exists, seen)):
+        assert time.monotonic() < deadline, "the other processes wait for calls that this one does not make"
+        time.sleep(0.01)
+else:
+    failed = attempt(failing, jnp.float32(1000))
 started = [attempt(numbered, jnp.float32(number)) for number in range(2, 20)]
 texts = [
     error_of(failed),

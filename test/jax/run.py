@@ -54,7 +54,7 @@ class Jax(unittest.TestCase):
             return self.command(processes, os.path.join(HERE, "collectives.py"), name, **options)
 
     def test_after_error(self):
-        for arguments in (("call", "weft"), ("call", "jax"), ("callback", "weft")):
+        for arguments in (("call", "weft"), ("call", "jax"), ("callback", "weft"), ("unseen", "weft")):
             with self.subTest(arguments=arguments):
                 self.command(3, os.path.join(HERE, "after_error.py"), *arguments)
 

@@ -7,6 +7,7 @@ import functools
 import inspect
 import re
 import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,11 @@ from jax.interpreters import mlir
 from weft_mpi.jax import communicator
 from weft_mpi.jax.primitives import EFFECT
 
+WATCH_INTERVAL = 0.01  # seconds between two looks at functions that still run
+
 _orders: dict[int, jax.Array] = {}  # by the thread: of its latest call
+_started = threading.Event()  # functions run that the watch has not seen yet
+_watch: threading.Thread | None = None
 
 
 def lower_sequence(ctx, order, *operands, jaxpr):
@@ -67,6 +72,33 @@ def has_failed(order) -> bool:
         communicator.end_calls(str(error))
         return True
     return False
+
+
+def watch() -> None:
+    """Ends the calls of this process when a function has failed, also if the program awaits no result and starts no other
+    function: processes that wait for its calls would wait for ever. The latest function of a thread has failed if an earlier
+    one has. Runs in a thread of its own, which ends with the first error."""
+    ended: dict[int, jax.Array] = {}
+    while True:
+        _started.wait()
+        _started.clear()
+        while running := {thread: order for thread, order in list(_orders.items()) if ended.get(thread) is not order}:
+            for thread, order in running.items():
+                if order.is_ready():
+                    if has_failed(order):
+                        return
+                    ended[thread] = order
+            time.sleep(WATCH_INTERVAL)
+
+
+def start_watch() -> None:
+    """Lets the watch see the function that this thread has started."""
+    global _watch
+    if _watch is None:
+        _watch = threading.Thread(target=watch, name="weft-jax-watch", daemon=True)
+        _watch.start()
+    if not _started.is_set():
+        _started.set()
 
 
 def is_of_xla(error: Exception) -> bool:
@@ -148,6 +180,7 @@ def jit(function=None, **options):
                 raise
             communicator.end_calls(str(error))
             raise jax.errors.JaxRuntimeError(str(error)) from error
+        start_watch()
         return results
 
     return call
