@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -35,7 +36,7 @@ constexpr uint64_t kSpinNs = 20'000;  // polled without a pause after progress
 // Time between two polls without progress: the first is the shortest, each next one twice as long.
 constexpr long kFirstIntervalNs = 10'000;
 constexpr long kMaxIntervalNs = 500'000;       // bounds the delay of one-sided operations by messages
-constexpr uint64_t kKernelSpinNs = 1'000'000;  // while kernels may request operations: their waits are short
+constexpr uint64_t kKernelSpinNs = 1'000'000;  // after an event of kernels: their next request follows soon
 constexpr long kMaxKernelIntervalNs = 50'000;
 constexpr uint64_t kMaxAwaitedPauseNs =
     50'000;                           // for a thread that sleeps for the lock to wake up and get it
@@ -77,6 +78,8 @@ ProgressThread::~ProgressThread() {
   futex_wake(state_);
   // A program that calls exit() in a callback of this thread ends it with the process.
   if (::pthread_equal(thread_, ::pthread_self()) == 0) ::pthread_join(thread_, nullptr);
+  const std::lock_guard guard(instance_.lock);
+  if (added_) instance_.remove(*this);
 }
 
 void ProgressThread::wake_if_busy() {
@@ -86,7 +89,14 @@ void ProgressThread::wake_if_busy() {
 }
 
 bool ProgressThread::poll() {
+  rounds_.store(rounds_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return false;
+}
+
+bool ProgressThread::poll_instance() {
   if (!instance_.lock.try_lock()) return false;
+  if (!added_) instance_.add(*this);
+  added_ = true;
   bool progressed = false;
   try {
     progressed = instance_.progress();
@@ -95,6 +105,7 @@ bool ProgressThread::poll() {
   }
   uint32_t expected = polling;
   if (!progressed && instance_.nothing_in_flight()) state_.compare_exchange_strong(expected, resting);
+  program_.polled(monotonic_ns(), rounds_.load(std::memory_order_relaxed));
   instance_.release();
   give_way();
   return progressed;
@@ -107,16 +118,30 @@ void ProgressThread::give_way() const {
     relax_core();
 }
 
+bool ProgressThread::program_polls(uint64_t now) {
+  return program_.polls(now, rounds_.load(std::memory_order_relaxed),
+                        instance_.waits.table().calls.load(std::memory_order_relaxed));
+}
+
 void ProgressThread::run() {
   ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
   uint64_t spin_until = 0;  // fragments follow each other closely
   for (long interval = kFirstIntervalNs;;) {
-    const bool progressed = poll();
+    const uint64_t begin = monotonic_ns();
+    if (begin < spin_until && program_polls(begin)) {
+      if (state_.load(std::memory_order_acquire) == ending) return;
+      relax_core();
+      continue;
+    }
+    const uint32_t events = kernel_events_.load(std::memory_order_relaxed);
+    const bool progressed = poll_instance();
     const uint64_t now = monotonic_ns();
     const bool kernels = kernel_queues_.load(std::memory_order_relaxed) != 0;
     if (progressed) {
       interval = kFirstIntervalNs;
-      spin_until = now + (kernels && !instance_.oversubscribed ? kKernelSpinNs : kSpinNs);
+      const bool by_kernel = kernel_events_.load(std::memory_order_relaxed) != events;
+      const uint64_t spin = by_kernel && !instance_.oversubscribed ? kKernelSpinNs : kSpinNs;
+      spin_until = std::max(spin_until, now + spin);
     } else if (now >= spin_until) {
       const uint32_t state = state_.load(std::memory_order_acquire);
       if (state == ending) return;

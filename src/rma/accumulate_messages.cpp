@@ -75,8 +75,10 @@ Result<std::unique_ptr<GpuUpdate>> gpu_update(Window& window, const std::vector<
                                        std::move(staging));
   };
   // The memory for a lease may have to be allocated, which waits for running kernels.
-  if (KernelQueue* const queue = window.counters == nullptr ? nullptr : window.counters->queue())
+  if (KernelQueue* const queue = window.counters == nullptr ? nullptr : window.counters->queue()) {
+    queue->note_event();  // kernels of the origin may wait for the answer
     return make(GpuStaging(queue->staging(), KernelQueue::kStagingBytes));
+  }
   auto pinned = device::lease_pinned(memory->memory);
   if (!pinned) return std::move(pinned).error();
   return make(GpuStaging(std::move(*pinned)));

@@ -36,6 +36,8 @@ void Messages::on_kernel_put(core::ProcessId source, const KernelPutMessage& mes
   int rank = -1;
   Window* const window = find(message.window, source, rank);
   if (window == nullptr) return;
+  if (window->counters != nullptr && window->counters->queue() != nullptr)
+    window->counters->queue()->note_event();
   const auto drop = [&] {
     if (window->counters != nullptr) window->counters->failed_put(rank) = true;
     dropped.add();

@@ -98,6 +98,10 @@ KernelQueue::~KernelQueue() {
   device::free_pinned(gpu_, payload_);
 }
 
+void KernelQueue::note_event() const {
+  if (auto& thread = window_.instance.progress_thread; thread) thread->note_kernel_event();
+}
+
 abi::Queue KernelQueue::initial() const {
   abi::Queue queue{};
   queue.records = reinterpret_cast<uint64_t>(records_);
@@ -126,6 +130,7 @@ bool KernelQueue::poll() {
     if (!take(records_[slot], payload_ + slot * abi::Queue::kPayloadBytes)) break;
     __atomic_store_n(read_word_, ++read_, __ATOMIC_RELEASE);
     progressed = true;
+    note_event();
   }
   return progressed;
 }
@@ -216,6 +221,7 @@ void KernelQueue::reply(uint64_t number, uint64_t value, device::Error error) {
   if (number == 0) return;
   const size_t slot = (number - 1) % abi::Queue::kReplies;
   if (newest_[slot] != number) return;
+  note_event();
   __atomic_store_n(&replies_[slot].value, value, __ATOMIC_RELAXED);
   __atomic_store_n(&replies_[slot].state, number << 8 | static_cast<uint64_t>(error), __ATOMIC_RELEASE);
 }

@@ -28,6 +28,8 @@ class KernelQueue final : private core::Poller {
   KernelQueue(const KernelQueue&) = delete;
   KernelQueue& operator=(const KernelQueue&) = delete;
 
+  /// A request or message of kernels has been executed: the progress thread expects more.
+  void note_event() const;
   /// The part of the ring that the kernels keep in GPU memory.
   [[nodiscard]] device::abi::Queue initial() const;
   /// Waits until all that kernels have requested of `rank` is complete there. The error of a failed process

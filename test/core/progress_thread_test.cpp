@@ -22,9 +22,12 @@ struct Counting final : Poller {
   bool poll() override {
     ++polls;
     if (solo().lock.awaited()) ++awaited_polls;
+    const bool of_program = ::pthread_equal(::pthread_self(), program) != 0;
+    if (!of_program && monotonic_ns() < program_ns + ProgramActivity::kQuietNs) ++close_polls;
     for (const uint64_t begin = monotonic_ns(); monotonic_ns() < begin + poll_ns;) {
     }
     if (fails.exchange(false)) throw std::bad_alloc();
+    if (of_program) program_ns = monotonic_ns();
     return progresses;
   }
   [[nodiscard]] bool idle() const override { return !busy; }
@@ -32,6 +35,9 @@ struct Counting final : Poller {
   uint64_t poll_ns = 0;     // under the lock
   bool progresses = false;  // under the lock
   int awaited_polls = 0;    // under the lock: polls while another thread sleeps for it
+  pthread_t program = ::pthread_self();
+  uint64_t program_ns = 0;  // under the lock: end of the last poll by the program
+  int close_polls = 0;      // under the lock: polls of the progress thread soon after that
   std::atomic<bool> fails{false};
   std::atomic<int> polls{0};
 };
@@ -126,6 +132,47 @@ TEST_F(ProgressThreadTest, GivesWayToThreadsThatSleepForTheLock) {
   poller_.progresses = false;
   EXPECT_GT(poller_.awaited_polls, 0);
   EXPECT_LE(static_cast<uint64_t>(poller_.awaited_polls), kCalls + waited / kPauseNs);
+}
+
+// A thread that spins, since something progresses all the time, does not take the lock between the polls of a
+// program that waits in MPI. Polls after the program has lost its core for kQuietNs do not count.
+TEST_F(ProgressThreadTest, LeavesTheLockToAProgramThatPolls) {
+  constexpr int kRounds = 100'000;
+  constexpr uint64_t kPauseNs = 1'000;  // without the lock
+  {
+    const std::lock_guard guard(solo().lock);
+    poller_.progresses = poller_.busy = true;
+  }
+  solo().progress_thread->wake_if_busy();
+  ASSERT_TRUE(await_polls(20));
+  for (int i = 0; i < kRounds; ++i) {
+    {
+      const std::lock_guard guard(solo().lock);
+      solo().progress_thread->note_kernel_event();
+      solo().progress();
+    }
+    for (const uint64_t begin = monotonic_ns(); monotonic_ns() < begin + kPauseNs;) {
+    }
+  }
+  const std::lock_guard guard(solo().lock);
+  poller_.progresses = false;
+  EXPECT_LT(poller_.close_polls, kRounds / 50);
+}
+
+TEST(ProgramActivity, EndsWithTheCallsOrWithoutPolls) {
+  constexpr uint64_t kQuiet = ProgramActivity::kQuietNs;
+  ProgramActivity program;
+  uint64_t now = 1'000'000;
+  EXPECT_TRUE(program.polls(now, 1, 1));
+  EXPECT_TRUE(program.polls(now + kQuiet - 1, 1, 1));
+  EXPECT_FALSE(program.polls(now + kQuiet, 1, 1)) << "the program is outside of MPI";
+  EXPECT_TRUE(program.polls(now += kQuiet, 2, 1)) << "it waits in a call";
+  for (uint64_t calls = 2; calls < 7; ++calls) EXPECT_TRUE(program.polls(now += kQuiet / 5 - 1, 2, calls));
+  EXPECT_FALSE(program.polls(now += kQuiet / 5, 2, 7)) << "its calls do not poll";
+  program.polled(now, 3);
+  EXPECT_TRUE(program.polls(now + 1, 3, 8));
+  EXPECT_FALSE(program.polls(now + kQuiet + 1, 3, 8));
+  EXPECT_FALSE(program.polls(now + kQuiet + 2, 3, 8));
 }
 
 TEST(InstanceLock, CountsThreadsThatSleep) {
