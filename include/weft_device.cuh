@@ -54,8 +54,7 @@ class Target {
   WEFT_DEVICE_FUNCTION Error put(Scope scope, uint64_t disp, const void* from, size_t bytes) const {
     if (!contains(disp, bytes)) return fail(scope, 0);
     if (remote_) return detail::put_remote(scope, table_, rank_, disp * disp_unit_, from, bytes, 0);
-    detail::copy(scope, base_ + disp * disp_unit_, reinterpret_cast<uint64_t>(from), bytes);
-    scope.sync();
+    copy_to(scope, disp, from, bytes);
     return Error::none;
   }
   /// Copies from the target to local memory.
@@ -72,10 +71,12 @@ class Target {
   WEFT_DEVICE_FUNCTION Error put_notify(Scope scope, uint64_t disp, const void* from, size_t bytes,
                                         uint32_t notification) const {
     if (notification >= notifications_) return fail(scope, notification);
-    if (remote_ && contains(disp, bytes))
+    if (!contains(disp, bytes)) return fail(scope, 0);
+    if (remote_)
       return detail::put_remote(scope, table_, rank_, disp * disp_unit_, from, bytes, signal(notification));
-    const Error error = put(scope, disp, from, bytes);
-    return error == Error::none ? notify(scope, notification) : error;
+    copy_to(scope, disp, from, bytes);
+    count(scope, notification);
+    return Error::none;
   }
   /// Adds 1 to a notification counter of the target, after all that the scope has put there.
   template <class Scope>
@@ -83,8 +84,7 @@ class Target {
     if (notification >= notifications_) return fail(scope, notification);
     if (remote_) return detail::put_remote(scope, table_, rank_, 0, nullptr, 0, signal(notification));
     scope.sync();
-    if (scope.index() == 0)
-      detail::add_release(first_counter_ + uint64_t{notification} * sizeof(uint64_t), 1);
+    count(scope, notification);
     return Error::none;
   }
   /// Waits until all that the scope has put to the target is there.
@@ -137,6 +137,18 @@ class Target {
   template <class Scope>
   WEFT_DEVICE_FUNCTION Error fail(Scope scope, uint32_t notification) const {
     return detail::report(scope, detail::status_of(table_), Error::range, rank_, notification);
+  }
+  /// Copies to a target of this host; all threads of the scope have copied at the end.
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION void copy_to(Scope scope, uint64_t disp, const void* from, size_t bytes) const {
+    detail::copy(scope, base_ + disp * disp_unit_, reinterpret_cast<uint64_t>(from), bytes);
+    scope.sync();
+  }
+  /// Adds 1 to a counter of a target of this host, after all that the synchronised scope has written.
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION void count(Scope scope, uint32_t notification) const {
+    if (scope.index() == 0)
+      detail::add_release(first_counter_ + uint64_t{notification} * sizeof(uint64_t), 1);
   }
   /// QueueRecord::signal of a notification.
   WEFT_DEVICE_FUNCTION uint32_t signal(uint32_t notification) const {

@@ -77,10 +77,12 @@ __device__ bool ends(const Persistent& p, const weft_device::Window& window, int
   return norm <= p.tolerance;
 }
 
-// Computes a piece of row 1 or row `rows` and puts it into a neighbour's halo.
+// Computes a piece of row 1 or row `rows` and puts it into a neighbour's halo. A function of its own, so that
+// requests to neighbours on other hosts take no registers from the sweep of the interior.
 template <int V, bool WithNorm>
-__device__ float outer(const Persistent& p, int k, bool first, int column_block,
-                       const weft_device::Target& neighbour) {
+__device__ __noinline__ float outer(const Persistent& p, int k, bool first, int column_block,
+                                    const weft_device::Window& window) {
+  const weft_device::Target neighbour = window.target(first ? p.above : p.below);
   float* const to = p.grids[(k + 1) % 2];
   const Column<V> column(column_block, p.nx);
   const int row = first ? 1 : p.rows;
@@ -95,15 +97,14 @@ __device__ float outer(const Persistent& p, int k, bool first, int column_block,
 }
 
 template <int V, bool WithNorm>
-__device__ void sweep(const Persistent& p, const weft_device::Window& window,
-                      const weft_device::Target& above, const weft_device::Target& below, int k) {
+__device__ void sweep(const Persistent& p, const weft_device::Window& window, int k) {
   const int outer_items = 2 * p.column_blocks, items = outer_items + p.strips * p.column_blocks;
   float sum = 0;
   for (int item = static_cast<int>(blockIdx.x); item < items; item += static_cast<int>(gridDim.x)) {
     const int column_block = item % p.column_blocks;
     if (item < outer_items) {
       const bool first = item < p.column_blocks;
-      sum += outer<V, WithNorm>(p, k, first, column_block, first ? above : below);
+      sum += outer<V, WithNorm>(p, k, first, column_block, window);
       continue;
     }
     const Column<V> column(column_block, p.nx);
@@ -117,14 +118,13 @@ __device__ void sweep(const Persistent& p, const weft_device::Window& window,
 template <int V>
 __device__ void iterate(const Persistent& p) {
   const weft_device::Window window(p.window);
-  const weft_device::Target above = window.target(p.above), below = window.target(p.below);
   int k = 0;
   bool done = false;
   for (; k < p.iterations && !done; ++k) {
     if (k % p.check_interval == 0)
-      sweep<V, true>(p, window, above, below, k);
+      sweep<V, true>(p, window, k);
     else
-      sweep<V, false>(p, window, above, below, k);
+      sweep<V, false>(p, window, k);
     if (blockIdx.x == 0 && threadIdx.x == 0) {
       const auto pieces = static_cast<uint64_t>(p.column_blocks);
       const auto upper = window.wait_notify(weft_device::Thread(), from_above, pieces);
