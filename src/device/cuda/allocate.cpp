@@ -6,6 +6,7 @@
 #include "base/assert.hpp"
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
+#include "device/ipc.hpp"
 #include "device/pool.hpp"
 
 namespace weft::device {
@@ -65,7 +66,7 @@ Result<Allocation> Allocation::create(MemoryKind kind, size_t bytes) {
 }
 
 Allocation::~Allocation() {
-  if (memory_.base == 0 || !available() || !cuda::context_exists(memory_.context, memory_.base)) return;
+  if (memory_.base == 0 || !alive(memory_)) return;
   const cuda::CurrentContext current(memory_.context);
   if (current.code() != cuda::kSuccess) return;
   const cuda::RelaxedCapture relaxed;

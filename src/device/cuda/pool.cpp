@@ -154,8 +154,7 @@ Result<Memory> allocate_scratch(const Memory& near, size_t bytes) {
 namespace {
 
 void free_unused_scratch(const Memory& scratch) {
-  if (!available() || scratch.context == nullptr || !cuda::context_exists(scratch.context, scratch.base))
-    return;
+  if (scratch.context == nullptr || !alive(scratch)) return;
   const cuda::CurrentContext current(scratch.context);
   if (current.code() != cuda::kSuccess) return;
   const cuda::RelaxedCapture relaxed;

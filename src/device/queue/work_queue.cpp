@@ -138,9 +138,13 @@ Status install(WorkQueue* queue) {
   return {};
 }
 
-/// Destroys all objects in the context, unless the context no longer exists.
+/// Destroys all objects in the context, unless the context no longer exists. After a reset a primary context
+/// has the same handle, and the program may have memory at the address of the flags: only the id tells them
+/// apart.
 void destroy(WorkQueue& queue) {
-  if (!context_exists(queue.context, reinterpret_cast<Address>(queue.flags))) return;
+  if (!context_exists(queue.context, reinterpret_cast<Address>(queue.flags)) ||
+      id_of(queue.context) != queue.id)
+    return;
   const CurrentContext current(queue.context);
   if (current.code() != kSuccess) return;
   const RelaxedCapture relaxed;
