@@ -105,7 +105,7 @@ bool classify_once(Transfer& t, const Buffer& buffer) {
   if (!fill_in(t, buffer) || t.bytes == 0) return false;
   if (t.memory.kind != device::MemoryKind::cuda_device && t.memory.kind != device::MemoryKind::cuda_managed)
     return false;  // host memory may change its kind, and its classification is fast
-  if (t.memory.context == nullptr) return false;  // each start waits for copies under way
+  if (classified_at_start(t.memory)) return false;
   t.persistent_buffer.reset(new PersistentBuffer);
   return true;
 }
@@ -193,6 +193,12 @@ void start_persistent(Transfer& t) {
 }
 
 }  // namespace
+
+bool classified_at_start(const device::Memory& memory) {
+  if (memory.kind != device::MemoryKind::cuda_device && memory.kind != device::MemoryKind::cuda_managed)
+    return false;
+  return memory.context == nullptr || !setting_persistent.is("init");
+}
 
 void check_types(core::Instance& instance) { engine_of(instance).outgoing.check_types(); }
 

@@ -64,6 +64,9 @@ void post_contiguous(Transfer& transfer, const Buffer& buffer, uint64_t bytes, i
 /// Prepares a persistent request without starting it (MPI_Send_init, MPI_Recv_init).
 void prepare(Transfer& transfer, const Buffer& buffer, int rank, int tag, core::Communicator& comm,
              SendMode mode);
+/// Whether GPU memory of a persistent request is classified again at each start: that of pools and of
+/// cuMemMap, whose copies under way the start waits for, and all with gpu.persistent=start.
+[[nodiscard]] bool classified_at_start(const device::Memory& memory);
 
 /// Returns a Transfer from the slab, for MPI_Isend and similar calls: its address is the handle. Null: the
 /// slab is full.

@@ -107,20 +107,32 @@ void start_persistent(Buffer::Kind kind, size_t size) {
   MPI_Request_free(&requests[1]);
 }
 
-void reduce(Buffer::Kind kind, size_t size) {
+/// All-reduces right after a copy, by calls or by starts of one request.
+void reduce(Buffer::Kind kind, size_t size, bool persistent) {
   const Buffer in(kind, size, device), out(kind, size, device), none(kind, size, device);
   const size_t count = size / sizeof(int);
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (persistent)
+    MPI_Allreduce_init(in.data(), out.data(), static_cast<int>(count), MPI_INT, MPI_SUM, MPI_COMM_WORLD,
+                       MPI_INFO_NULL, &request);
   for (unsigned round = 1; round <= kRounds; ++round) {
     std::vector<char> bytes(size);
     for (size_t i = 0; i < count; ++i)
       reinterpret_cast<int*>(bytes.data())[i] = static_cast<int>(round * 1000 + i);
     MPI_Barrier(MPI_COMM_WORLD);
     write(Write::from_host, in, none, bytes, 0);
-    MPI_Allreduce(in.data(), out.data(), static_cast<int>(count), MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (persistent) {
+      MPI_Start(&request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else {
+      MPI_Allreduce(in.data(), out.data(), static_cast<int>(count), MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    }
     for (size_t i = 0; i < count; ++i) reinterpret_cast<int*>(bytes.data())[i] *= ranks;
     expect(out.read() == bytes,
-           std::string("wrong sum: ") + weft::test::name(kind) + ", " + std::to_string(size));
+           std::string(persistent ? "wrong sum of a persistent request: " : "wrong sum: ") +
+               weft::test::name(kind) + ", " + std::to_string(size));
   }
+  if (persistent) MPI_Request_free(&request);
 }
 
 }  // namespace
@@ -135,7 +147,7 @@ int main(int argc, char** argv) {
       for (const Write how : {Write::from_host, Write::from_device, Write::fill})
         for (const bool fresh : {false, true}) send_and_receive(kind, how, size, fresh);
       start_persistent(kind, size);
-      reduce(kind, size);
+      for (const bool persistent : {false, true}) reduce(kind, size, persistent);
     }
   }
   return weft::test::finish(failures);

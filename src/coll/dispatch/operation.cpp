@@ -98,6 +98,8 @@ Status Operation::start() {
   stored_ = false;
   if (hooked_) [[unlikely]]
     WEFT_TRY(prepare_start());
+  if (persistent && device::available()) [[unlikely]]
+    WEFT_TRY(classify_operands());
   rearm();
   if (persistent_call_)
     collective_queue_->start(*persistent_call_, *this);
@@ -105,6 +107,20 @@ Status Operation::start() {
     collective_queue_->enqueue(call_copy_, *this);
   else
     run_by_messages();
+  return {};
+}
+
+Status Operation::classify_operands() {
+  for (Operand* operand : {&call_copy_.send, &call_copy_.recv}) {
+    if (!operand->classified || !p2p::classified_at_start(operand->memory)) continue;
+    const device::Memory before = operand->memory;
+    operand->query_driver();
+    if (operand->memory.kind != before.kind || operand->memory.device != before.device)
+      return Error(
+          Errc::buffer,
+          "the memory of a persistent collective is of another kind or GPU than when the request was "
+          "made: make a new request");
+  }
   return {};
 }
 

@@ -48,6 +48,9 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
  private:
   /// Returns the call with its arrays in this object.
   [[nodiscard]] Call copy_arrays(const Call& given);
+  /// Classifies operands again that each start of a persistent call has to classify. Errc::buffer: the kind
+  /// of their memory, which all ranks have agreed on, has changed.
+  [[nodiscard]] Status classify_operands();
   /// The part of start() for sections and checks.
   [[nodiscard]] Status prepare_start();
   /// Polls until the cause of an error is known, and the vote of the call.
@@ -55,7 +58,7 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
 
   std::vector<int64_t> counts_[4];
   std::vector<const datatype::Datatype*> types_[2];
-  const Call call_copy_;
+  Call call_copy_;
   Schedule schedule_;
   gpu::CollectiveQueue* collective_queue_ = nullptr;
   std::unique_ptr<gpu::PersistentCall> persistent_call_;
