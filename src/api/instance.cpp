@@ -170,6 +170,7 @@ Status start_world(int required) {
   auto instance = acquire_instance(required);
   if (!instance) return std::move(instance).error();
   const auto lock = lock_of(**instance);
+  const core::PublishedCall published((*instance)->waits, "MPI_Init");
   WEFT_TRY(p2p::connect(**instance));
   create_world(**instance);
   create_self(**instance);

@@ -211,6 +211,11 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "init") == 0 && launched_as != NULL && atoi(launched_as) == 1) compute();
   MPI_Init_thread(&argc, &argv, strcmp(mode, "threads") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
                   &provided);
+  if (strcmp(mode, "early") == 0) {
+    printf("%d\n", (int)getpid());
+    fflush(stdout);
+    compute();
+  }
   if (strcmp(mode, "count") == 0) return printf("%d\n", (int)(sizeof cases / sizeof *cases)), MPI_Finalize();
   MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   if (strcmp(mode, "calls") == 0) stick_in_call(world_rank);

@@ -224,6 +224,18 @@ def test_singletons(weft, program):
     assert "deadlock: rank 0 waits in MPI_Recv for itself" in text
 
 
+@pytest.mark.parametrize("launch", [[], [PREFIX + "/bin/mpiexec", "-n", "1"]])
+def test_computing_since_mpi_init(weft, program, launch):
+    """A rank that has called nothing but MPI_Init is outside of MPI."""
+    with subprocess.Popen([*launch, program, "early"], stdout=subprocess.PIPE, text=True) as early:
+        pid = int(early.stdout.readline())
+        try:
+            (rank,) = json.loads(weft("hang", str(pid), "--json").out)["ranks"]
+        finally:
+            os.kill(pid, signal.SIGKILL)
+    assert (rank["state"], rank["call"]) == ("outside MPI", "MPI_Init"), rank
+
+
 def test_a_failed_rank(weft, program):
     job = start("--continue-on-failure", "-n", "3", program, "dead")
     try:
