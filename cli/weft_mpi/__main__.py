@@ -85,7 +85,7 @@ def make_parser() -> Parser:
     parser = Parser(prog="weft", description="The Weft MPI library's command line.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"weft {__version__} (commit {__commit__})")
     parser.set_defaults(weft_parser=parser)
-    subparsers = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
+    subparsers = parser.add_subparsers(dest="weft_command", metavar="command", parser_class=Parser)
     for module in COMMANDS:
         added = module.add_parser(subparsers)
         if added is not None:
@@ -121,14 +121,14 @@ def run(argv: list[str] | None) -> int:
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         getattr(arguments, "weft_own", parser).unknown(unknown)
-    if arguments.command is None:
+    if arguments.weft_command is None:
         parser.print_help()
         return 2
     try:
         return arguments.weft_run(arguments) or 0
     except (Refusal, Failure) as problem:
         sys.stdout.flush()
-        print(f"weft {arguments.command}: {problem}", file=sys.stderr)
+        print(f"weft {arguments.weft_command}: {problem}", file=sys.stderr)
         return 2 if isinstance(problem, Refusal) else 1
     except KeyboardInterrupt:
         return 130

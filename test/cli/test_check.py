@@ -33,6 +33,15 @@ def checked(weft, program):
     return call
 
 
+@pytest.mark.parametrize("command", ["check", "trace"])
+def test_programs_that_are_none_of_mpi(weft, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused = weft(command, "/not/there")
+    assert refused.status == 2 and refused.err.startswith(f"weft {command}: /not/there cannot be started")
+    failed = weft(command, "true", "argument")
+    assert failed.status == 1 and failed.err.startswith(f"weft {command}: no rank of Weft has ")
+
+
 def test_nothing(checked):
     result, lines = checked(2, "nothing")
     assert result.status == 0, result.err
