@@ -42,6 +42,8 @@ def run(arguments):
     collector reads it. It reads shared memory: no rank is stopped."""
     if arguments.interval is not None and not 0 < arguments.interval <= 86400 or arguments.count < 0:
         raise Refusal("--interval is a number of seconds, more than 0 and at most 86400; --count is not negative")
+    if arguments.count and arguments.interval is None:
+        raise Refusal("--count without --interval: the file is written once")
     output.check_writable(arguments.prometheus)
     written = 0
     while True:

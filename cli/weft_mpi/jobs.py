@@ -24,6 +24,8 @@ def run(arguments):
         jobs = [facts(job, text) for job, text in found.jobs.items()]
         problems = found.problems
     except find.NoJob as none:
+        if arguments.job is not None:
+            raise
         jobs, problems = [], none.problems
     if arguments.json:
         failed = [{"host": one.host, "problem": one.problem} for one in problems]

@@ -72,6 +72,18 @@ def test_jobs(weft, job):
     assert weft("jobs", "--job", one["job"]).status == 0
 
 
+@pytest.mark.parametrize("command", ["jobs", "hang", "top", "report"])
+@pytest.mark.parametrize("words, text", [
+    (("--job", ""), "--job: '' is not a job"),
+    (("--hosts", ""), "--hosts: '' has no host"),
+    (("--hosts", ","), "--hosts: ',' has no host"),
+])  # fmt: skip
+def test_an_empty_name_is_not_all_jobs(weft, job, command, words, text):
+    """Scripts pass an empty name of a job or host from a variable that is not set."""
+    refused = weft(command, *words)
+    assert refused.status == 2 and text in refused.err and refused.out == ""
+
+
 def test_hang_of_a_job(weft, job, ssh):
     by_id = id_of(weft, job)["job"]
     for name in (by_id, str(job.pid), str(id_of(weft, job)["pid"])):
@@ -90,7 +102,10 @@ def test_refusals(weft, job, ssh, monkeypatch):
     assert weft("hang", "1", "--job", "2").status == weft("top", "1", "--job", "2").status == 2
     found = weft("hang", "--job", "no-such-job")
     assert found.status == 2 and "no running job no-such-job of this user on" in found.err
-    assert id_of(weft, job)["job"] in found.err
+    assert "A,B; running jobs:\n  " in found.err and f"\n  {id_of(weft, job)['job']}\n" in found.err
+    for words in (("jobs", "--job", "no-such-job"), ("jobs", "--json", "--job", "no-such-job")):
+        found = weft(*words)
+        assert found.status == 2 and found.out == "" and "no running job no-such-job of this user on" in found.err
     found = weft("hang", "--hosts", "down")
     assert found.status == 1 and "no host was reached:\n  down: ssh: connect" in found.err
     found = weft("hang", "--job", "x", "--hosts", "localhost,down")
@@ -189,6 +204,8 @@ def test_export(weft, job, tmp_path):
     assert re.search(r'weft_ranks{job="[^"]+",host="[^"]+",rank="2"} 1\n', open(path, encoding="utf-8").read())
     assert os.listdir(tmp_path) == ["weft.prom"]
     assert weft("export", "--prometheus", path, "--interval", "-1").status == 2
+    refused = weft("export", "--prometheus", path, "--count", "2")
+    assert refused.status == 2 and "--count without --interval" in refused.err
     assert weft("export", "--prometheus", "/not/there/weft.prom").status == 2
     assert weft("export", "--prometheus", path, "--job", "no-such-job").status == 0
     assert "weft_jobs 0\n" in open(path, encoding="utf-8").read()

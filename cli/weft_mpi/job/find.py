@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Finds running jobs and the hosts of a job. A job has an id that is equal on all its hosts; on the command line it may
 # also be named by a process on this host (a rank or the launcher), or by the number of a Slurm job.
+import argparse
 import re
 import shutil
 from typing import NamedTuple
@@ -20,14 +21,29 @@ class NoJob(Refusal):
         self.problems = problems
 
 
+def job_name(text):
+    """Returns the name of a job. An empty one is that of an unset variable, and names none."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is not a job; `weft jobs` lists the jobs")
+    return text
+
+
+def host_names(text):
+    """Returns the hosts of a list with commas, which may end with one."""
+    found = [name for name in text.split(",") if name]
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' has no host: use names such as node1,node2")
+    return found
+
+
 def add_arguments(parser):
     """Adds the options that choose a job of several hosts."""
     parser.add_argument(
-        "--job", metavar="JOB", help="all hosts of this job: an id as in `weft jobs`, a process of the job or its "
+        "--job", metavar="JOB", type=job_name, help="all hosts of this job: an id as in `weft jobs`, a process of the job or its "
         "launcher on this host, or the number of a Slurm job",
     )  # fmt: skip
     parser.add_argument(
-        "--hosts", metavar="A,B", type=lambda text: [name for name in text.split(",") if name],
+        "--hosts", metavar="A,B", type=host_names,
         help="look at these hosts, through ssh (default with --job: the hosts of the launcher)",
     )  # fmt: skip
 
@@ -78,8 +94,8 @@ def nothing_found(job, where, jobs, problems):
     return (
         f"{named} of this user on {on}"
         + (f"; hosts that were not reached:{failed}" if failed else "")
-        + (f"; running jobs:{others}" if others else "")
         + ("" if where.complete or where.slurm else ": name its hosts, --hosts A,B")
+        + (f"; running jobs:{others}" if others else "")
     )
 
 
