@@ -8,6 +8,7 @@ import os
 import sys
 
 from weft_mpi import cold, prefix, run_info
+from weft_mpi.output import Refusal
 
 KINDS = ("host", "pinned", "cuda", "mapped", "pool", "managed")
 SUFFIX = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -15,6 +16,16 @@ LARGEST_BYTES, COLD_BYTES = 64 << 20, 64 << 10
 COLLECTIVES = "allreduce reduce bcast scan exscan allgather alltoall gather scatter reduce_scatter_block".split()
 ONE_SIDED = "put get accumulate get_accumulate fetch_and_op compare_and_swap".split()
 OPERATIONS = ("send", "file", "program", *COLLECTIVES, *ONE_SIDED)
+MAX_RANKS = 4096  # of src/coll/dispatch/explain.cpp
+# The options that an operation takes; None: --cold.
+TAKES = {
+    None: ("kind", "ranks", "bytes", "json"),
+    "send": ("kind", "to", "bytes", "block", "json"),
+    "file": ("path", "kind", "json"),
+    "program": ("path",),
+    **dict.fromkeys(COLLECTIVES, ("kind", "ranks", "bytes", "json")),
+    **dict.fromkeys(ONE_SIDED, ("kind", "to", "window", "bytes", "json")),
+}
 FORMS = {
     "parts": "two-shot: reduce-scatter, then allgather",
     "whole vectors": "one-shot: every rank reads and combines all vectors",
@@ -51,15 +62,13 @@ def add_parser(subparsers):
     parser.add_argument(
         "--kind",
         choices=KINDS,
-        default="cuda",
         help="memory kind of the sender, or of all ranks (cuda); mapped: cuMemMap memory, shared by file descriptor",
     )
-    parser.add_argument("--ranks", type=int, default=2, help="number of ranks of a collective (2)")
+    parser.add_argument("--ranks", type=int, help="number of ranks of a collective (2)")
     parser.add_argument("--to", choices=KINDS, help="memory kind of the receiver, or of the window (as --kind)")
     parser.add_argument(
         "--window",
         choices=("create", "allocate"),
-        default="allocate",
         help="one-sided operations: window of MPI_Win_create, or memory of MPI_Win_allocate or MPI_Alloc_mem "
         "(allocate)",
     )
@@ -95,9 +104,9 @@ def size(text):
 
 def run(arguments):
     """Queries the library, or measures cold costs, and prints the result."""
-    if arguments.cold == (arguments.what is not None):
-        print("weft explain: use either --cold or the name of an operation, such as send", file=sys.stderr)
-        return 2
+    check_options(arguments)
+    arguments.kind, arguments.ranks = arguments.kind or "cuda", 2 if arguments.ranks is None else arguments.ranks
+    arguments.window = arguments.window or "allocate"
     arguments.bytes = arguments.bytes or (COLD_BYTES if arguments.cold else LARGEST_BYTES)
     if arguments.cold:
         return cold.run(arguments)
@@ -105,13 +114,32 @@ def run(arguments):
         return run_file(arguments)
     if arguments.what == "program":
         if arguments.path is None:
-            print("weft explain: use `weft explain program PROGRAM`", file=sys.stderr)
-            return 2
+            raise Refusal("use `weft explain program PROGRAM`")
         return run_info.run(argparse.Namespace(program=arguments.path))
-    if arguments.path is not None:
-        print("weft explain: a path needs `weft explain file` or `program`", file=sys.stderr)
-        return 2
     return predict(arguments)
+
+
+def check_options(arguments):
+    """Raises Refusal for options that the operation does not take, and for numbers and kinds that it has not."""
+    what = arguments.what
+    if arguments.cold == (what is not None):
+        raise Refusal("use either --cold or the name of an operation, such as send")
+    for option in ("path", "kind", "ranks", "to", "window", "bytes", "block", "json"):
+        if getattr(arguments, option) not in (None, False) and option not in TAKES[what]:
+            name = "a path" if option == "path" else "--" + option
+            takers = ", ".join(dict.fromkeys(kind_of(one) for one in TAKES if option in TAKES[one]))
+            raise Refusal(f"{name} does not apply to {what or '--cold'}: it is of {takers}")
+    if what in COLLECTIVES and arguments.kind not in (None, "host", "cuda"):
+        raise Refusal(f"a collective is on memory of --kind host or cuda, not {arguments.kind}")
+    if what in COLLECTIVES and arguments.ranks is not None and not 1 <= arguments.ranks <= MAX_RANKS:
+        raise Refusal(f"--ranks {arguments.ranks}: expected a number from 1 to {MAX_RANKS}")
+
+
+def kind_of(what):
+    """Returns the name of the kind of an operation."""
+    if what in COLLECTIVES:
+        return "collectives"
+    return "one-sided operations" if what in ONE_SIDED else what or "--cold"
 
 
 def predict(arguments):
@@ -145,8 +173,7 @@ def predict(arguments):
 def run_file(arguments):
     """Prints the paths of accesses of one file."""
     if arguments.path is None or arguments.kind not in ("host", "cuda"):
-        print("weft explain: use `weft explain file --kind host|cuda PATH`", file=sys.stderr)
-        return 2
+        raise Refusal("use `weft explain file --kind host|cuda PATH`")
     try:
         query = f"kind={arguments.kind} path={arguments.path}"
         facts = json.loads(query_library("MPIX_Explain_file", query))

@@ -2,6 +2,8 @@
 # weft explain, in this process. test/p2p compares its output with the engine's choices.
 import json
 
+import pytest
+
 from weft_mpi import cold
 
 
@@ -69,7 +71,27 @@ def test_collectives(weft, no_driver):
     out = weft("explain", "allreduce", "--ranks", "8", "--bytes", "256M").out
     assert "8 ranks" in out and "kernels" in out and "Simple" in out and "derived for 8" in out
     assert "shared memory" in weft("explain", "bcast", "--kind", "host", "--ranks", "4").out
-    assert weft("explain", "allreduce", "--kind", "pool").status == 1
+    refused = weft("explain", "allreduce", "--kind", "pool")
+    assert refused.status == 2 and "--kind host or cuda" in refused.err
+    for ranks in ("0", "4097"):
+        refused = weft("explain", "bcast", "--ranks", ranks)
+        assert refused.status == 2 and f"--ranks {ranks}: expected a number from 1 to 4096" in refused.err
+
+
+@pytest.mark.parametrize("words, option, takers", [
+    (("send", "--ranks", "4"), "--ranks", "--cold, collectives"),
+    (("send", "--window", "create"), "--window", "one-sided operations"),
+    (("allreduce", "--block", "8"), "--block", "send"),
+    (("allreduce", "--to", "host"), "--to", "send, one-sided operations"),
+    (("file", "name", "--bytes", "8"), "--bytes", "--cold, send, collectives, one-sided operations"),
+    (("program", "name", "--json"), "--json", "--cold, send, file, collectives, one-sided operations"),
+    (("--cold", "--to", "host"), "--to", "send, one-sided operations"),
+    (("put", "name"), "a path", "file, program"),
+])  # fmt: skip
+def test_options_of_another_operation(weft, no_driver, words, option, takers):
+    refused = weft("explain", *words)
+    assert refused.status == 2 and refused.out == ""
+    assert f"{option} does not apply to {words[0]}: it is of {takers}\n" in refused.err
 
 
 def test_cold(weft, emulated):
