@@ -2,6 +2,7 @@
 # weft hang: prints the MPI call in which each rank of a running job is blocked, as read from outside, without stopping
 # ranks: by `mpiexec --waits` on this host; with --job or --hosts by `mpiexec --collect` on each host, whose answers
 # `mpiexec --conclude` joins.
+import argparse
 import json
 import subprocess
 
@@ -19,11 +20,21 @@ def add_parser(subparsers):
         "Exit status: 0: no rank waits; 1: some ranks wait.",
     )
     parser.add_argument(
-        "pid", type=int, nargs="?", help="a process of the job on this host, or its mpiexec (default: search for a job)"
+        "pid",
+        type=process,
+        nargs="?",
+        help="a process of the job on this host, or its mpiexec (default: search for a job)",
     )
     find.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
+
+
+def process(text):
+    """Parses the id of a process."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not the id of a process (--job takes the id of a job)")
+    return int(text)
 
 
 def run(arguments):

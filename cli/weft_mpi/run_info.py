@@ -25,7 +25,7 @@ def run(arguments):
     command = [prefix.mpiexec(), "--run-info", arguments.program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 126):
-        raise Refusal(done.stderr.strip().removeprefix("mpiexec: "))
+        raise Refusal(done.stderr.strip().removeprefix("mpiexec: ").removeprefix("--run-info: "))
     print(done.stdout, end="")
     for conflict in conflicts.find():
         print(f"another MPI: {conflict.text}\n  remedy: {conflict.remedy}")

@@ -60,6 +60,7 @@ GPU_TUNABLES = (
     Tunable("coll.gpu_reduce_min_bytes", ("4096", "32768", "65536"), ("all-reduce by messages, GPU",)),
 )
 SECONDS, SECONDS_WITH_GPUS = 300, 900
+MIN_SECONDS, MAX_SECONDS = 10, 86400
 MIN_GAIN = 0.03  # minimum relative gain, averaged over the rows of a table
 UNITS = {"latency_us": "us", "bandwidth_mb_s": "MB/s"}
 ROUNDS = 5  # per comparison
@@ -92,8 +93,9 @@ def run(arguments):
     if arguments.seconds is None:
         with_gpus = arguments.only != "host" and cuda.visible_count() >= 2
         arguments.seconds = SECONDS_WITH_GPUS if with_gpus else SECONDS
-    if arguments.seconds < 10:
-        raise Refusal(f"--seconds {arguments.seconds:g}: at least 10 are needed to distinguish a gain from noise")
+    if not MIN_SECONDS <= arguments.seconds <= MAX_SECONDS:
+        raise Refusal(f"--seconds {arguments.seconds:g}: at least {MIN_SECONDS} are needed to distinguish a gain from noise, "
+                      f"and at most {MAX_SECONDS} are possible")  # fmt: skip
     if not arguments.dry_run:
         prepare(path)
     machine = library.text_of(library.load(), "MPIX_Machine_name")

@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <sstream>
+#include <system_error>
 
 #include "launch/cpus.hpp"
 #include "mpiexec/elf.hpp"
@@ -78,6 +80,8 @@ Result<RunInfo> run_info(const std::string& path, const std::string& library_dir
   std::string program = path;
   if (::access(path.c_str(), R_OK) != 0)
     return Error(Errc::arg, "--run-info: cannot read '" + path + "' (" + std::strerror(errno) + ")");
+  if (std::error_code error; std::filesystem::is_directory(path, error))
+    return Error(Errc::arg, "--run-info: '" + path + "' is a folder: name a program in it");
   if (const std::string line = launch::first_line(path); line.starts_with("#!")) {
     std::stringstream words(line.substr(2));
     words >> program;

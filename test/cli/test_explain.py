@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from weft_mpi import cold
 
 

@@ -166,3 +166,9 @@ def test_prefix(monkeypatch, tmp_path):
     for call in (lambda: prefix.program("x"), prefix.sources):
         with pytest.raises(prefix.NotInstalled, match="missing"):
             call()
+
+
+def test_run_info_of_a_folder(weft, tmp_path):
+    refused = weft("run-info", str(tmp_path))
+    assert refused.status == 2 and refused.out == ""
+    assert refused.err == f"weft run-info: '{tmp_path}' is a folder: name a program in it\n"

@@ -272,6 +272,9 @@ def test_no_job(weft):
         refused = weft("hang", str(sleeping.pid))
         sleeping.kill()
     assert refused.status == 2 and "is not a rank" in refused.err
+    for word in ("0", "-1", "1.5", "weft-1-2"):
+        refused = weft("hang", word)
+        assert refused.status == 2 and word in refused.err and "--waits" not in refused.err
     refused = weft("hang", str(1 << 22))
     assert refused.status == 2 and "is not a rank" in refused.err
 

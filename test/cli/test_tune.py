@@ -157,7 +157,9 @@ def test_verification_needs_time(simulated):
 
 
 def test_refusals(weft, no_driver, tmp_path, monkeypatch):
-    assert weft("tune", "--seconds", "1").status == 2
+    for seconds in ("1", "nan", "inf"):
+        refused = weft("tune", "--seconds", seconds)
+        assert refused.status == 2 and f"--seconds {seconds}: at least 10 are needed" in refused.err
     assert "at least 2" in weft("tune", "--only", "gpu", "-o", str(tmp_path / "p")).err
     (tmp_path / "file").write_text("")
     assert weft("tune", "-o", str(tmp_path / "file" / "p")).status == 2
