@@ -182,6 +182,9 @@ def test_host_limits(machine, monkeypatch):
     assert host.check_ptrace().status == SLOW
     assert host.check_shm().evidence.startswith("not mounted")
     monkeypatch.setattr(system, "shm_bytes", lambda: (64 << 20, 1 << 20))
+    monkeypatch.setattr(system, "shm_is_writable", lambda: False)
+    assert host.check_shm().status == SLOW and "chmod 1777 /dev/shm" in host.check_shm().remedy
+    monkeypatch.setattr(system, "shm_is_writable", lambda: True)
     assert host.check_shm().status == SLOW and "--shm-size" in host.check_shm().remedy
     monkeypatch.setattr(system, "memlock_bytes", lambda: 65536)
     assert host.check_memlock().status == OK
@@ -386,6 +389,9 @@ def test_networks_without_their_tools(monkeypatch):
     opened["ucx"] = "UCX 1.17.0 (libucp.so.0), memory: host, built without CUDA"
     opened["ofi"] = opened["ofi"].replace("direct", "staged")
     assert network.check_ucx(1).status == SLOW and network.check_libfabric(1).status == SLOW
+    opened["ucx"] = "not usable: UCX 1.22.0 (libucp.so.0): ucp_worker_create failed (Shared memory error)"
+    found = network.check_ucx(0)
+    assert found.status == BROKEN and found.evidence.startswith("UCX 1.22.0") and "UCX_TLS=^posix" in found.remedy
     opened.clear()
     assert network.check_ucx(1).status == BROKEN
 

@@ -103,6 +103,9 @@ def check_shm():
     if sizes is None:
         return ok("/dev/shm", "not mounted; Weft does not use it")
     text = f"{sizes[0] // MEBI} MiB, {sizes[1] // MEBI} free; Weft does not use it (memfd)"
+    if not system.shm_is_writable():
+        return slow("/dev/shm", f"{text}, but this user cannot create files there, as UCX, NCCL and PyTorch do",
+                    "as root: chmod 1777 /dev/shm; in a container: --ipc=host, or mount a tmpfs there")  # fmt: skip
     if sizes[1] < 64 * MEBI:
         return slow("/dev/shm", f"{text}, but NCCL and PyTorch data loaders do",
                     "remove stale files in /dev/shm; in a container: --shm-size=1g or --ipc=host")  # fmt: skip

@@ -8,6 +8,8 @@ from weft_mpi import children, library
 from weft_mpi.doctor.finding import broken, ok, slow, unchecked
 from weft_mpi.machine import cuda, files, pci
 
+OPENED_UCX_REMEDY = ("`UCX_LOG_LEVEL=info weft info` prints UCX's own reasons; its shared memory needs a /dev/shm in which "
+                     "files can be created, or UCX_TLS=^posix")  # fmt: skip
 UCX_REMEDY = ("install UCX configured with --with-cuda --with-gdrcopy (`ucx_info -d | grep cuda`), and put its "
               "lib folder first in LD_LIBRARY_PATH")  # fmt: skip
 LIBFABRIC_REMEDY = "install libfabric configured with --with-cuda, and on Slingshot the provider cxi"
@@ -143,6 +145,8 @@ def check_opened(name, network, gpu_memory_marker, remedy, gpus):
     text = found.get(network, found.get("error", "this version of Weft does not report it"))
     if "error" in found or network not in found:
         return broken(name, text, "reinstall Weft for this machine")
+    if text.startswith("not usable: UCX "):  # it was opened
+        return broken(name, text[len("not usable: ") :], OPENED_UCX_REMEDY)
     if text.startswith("not usable: "):
         return unchecked(name, text[len("not usable: ") :])
     if not gpus:

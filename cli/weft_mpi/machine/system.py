@@ -84,6 +84,11 @@ def shm_bytes() -> tuple[int, int] | None:
     return about.f_blocks * about.f_frsize, about.f_bavail * about.f_frsize
 
 
+def shm_is_writable() -> bool:
+    """Returns whether this user may create files in /dev/shm."""
+    return os.access(files.path("/dev/shm"), os.W_OK | os.X_OK)
+
+
 def container() -> str | None:
     """Returns the kind of container of this process; None if none is detected."""
     if files.exists("/.dockerenv"):
