@@ -14,6 +14,7 @@ endif()
 set(WEFT_LIBEXEC_DIR ${root}libexec/weft)  # internal programs, started by `weft`
 set(WEFT_SHARE_DIR ${root}share/weft)
 set(executable OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(WEFT_STANDARD 5.0)  # the version of MPI, for pkg-config and Meson
 
 # --- library and headers ---
 if(SKBUILD)  # wheels cannot contain symbolic links: a linker script avoids a second copy
@@ -81,12 +82,15 @@ foreach(program mpifort mpif90 mpif77)
 endforeach()
 
 # --- pkg-config: the files are relocatable ---
+set(pc_version ${PROJECT_VERSION})
 foreach(name weft weft-fortran)
   configure_file(${CMAKE_SOURCE_DIR}/tools/wrappers/${name}.pc.in ${CMAKE_BINARY_DIR}/wrappers/${name}.pc @ONLY)
   install(FILES ${CMAKE_BINARY_DIR}/wrappers/${name}.pc DESTINATION ${root}lib/pkgconfig)
 endforeach()
-foreach(name mpi-c mpi-cxx)  # the names by which packages ask for any MPI
-  install(FILES ${CMAKE_BINARY_DIR}/wrappers/weft.pc DESTINATION ${root}lib/pkgconfig RENAME ${name}.pc)
+set(pc_version ${WEFT_STANDARD})
+foreach(name mpi-c mpi-cxx)  # the names by which packages ask for any MPI of a version
+  configure_file(${CMAKE_SOURCE_DIR}/tools/wrappers/weft.pc.in ${CMAKE_BINARY_DIR}/wrappers/${name}.pc @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/wrappers/${name}.pc DESTINATION ${root}lib/pkgconfig)
 endforeach()
 
 # --- the command line ---

@@ -65,6 +65,7 @@ class Wrappers(unittest.TestCase):
         options = shlex.split(run("pkg-config", "--cflags", "--libs", "weft", **folder)[1])
         for name in ("mpi-c", "mpi-cxx"):
             self.assertEqual(shlex.split(run("pkg-config", "--cflags", "--libs", name, **folder)[1]), options)
+            self.assertEqual(run("pkg-config", "--atleast-version=4.1", name, **folder)[0], 0)
         program = self.path("program")
         self.assertEqual(run("cc", os.path.join(HERE, "hello.c"), "-o", program, *options), (0, ""))
         self.check_runs(program)
@@ -114,7 +115,9 @@ class Wrappers(unittest.TestCase):
         self.assertEqual(run(self.mpicc, "-showme:libs"), (0, "mpi_abi"))
         link = run(self.mpicc, "-showme:link")[1].split()
         self.assertEqual([link[0], link[1], link[-1]], ["-L" + lib, "-Wl,-rpath," + lib, "-lmpi_abi"])
-        self.assertRegex(run(self.mpicc, "-showme:version")[1], r"^mpicc: Weft \d+\.\d+\.\d+ \(language: C\)$")
+        self.assertRegex(
+            run(self.mpicc, "-showme:version")[1], r"^mpicc: MPI 5\.0\.0, Weft \d+\.\d+\.\d+ \(language: C\)$"
+        )
         self.assertRegex(run(self.mpicxx, "-showme:version")[1], r"language: C\+\+")
         for option in ("-show", "-showme", "-link_info"):
             words = run(self.mpicc, option)[1].split()
