@@ -10,8 +10,10 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 chmod 777 "$folder" # apt downloads as a user of its own
 cd "$folder"
-apt-get -qq download libfabric-bin libfabric1 librdmacm1 libibverbs1 libpsm-infinipath1 libpsm2-2 libnl-3-200 libnl-route-3-200 libnuma1 >/dev/null
+apt-get -qq download libfabric-bin libfabric1 librdmacm1 libibverbs1 ibverbs-providers libatomic1 libpsm-infinipath1 libpsm2-2 \
+  libnl-3-200 libnl-route-3-200 libnuma1 >/dev/null
 for package in *.deb; do dpkg-deb -x "$package" root; done
+ln -s "$folder"/root/usr/lib/libpsm1/libpsm_infinipath.so.1.* root/usr/lib/x86_64-linux-gnu/libpsm_infinipath.so.1
 export LD_LIBRARY_PATH="$folder/root/usr/lib/x86_64-linux-gnu:$folder/root/lib/x86_64-linux-gnu"
 info() { root/usr/bin/fi_info -p tcp -t FI_EP_MSG -v 2>&1; }
 addresses() { info | grep -c 'src_addr: ' || true; }
