@@ -61,7 +61,7 @@ struct StreamBlocks {
   [[nodiscard]] WEFT_HOST_DEVICE uint64_t bytes(uint32_t i) const {
     return uint64_t{blocks[i].words} * word[i];
   }
-  /// The byte of the message at which the block behind one that begins at `first` begins.
+  /// The byte of the message behind block i, which begins at `first`, where the next block begins.
   [[nodiscard]] WEFT_HOST_DEVICE uint64_t behind(uint64_t first, uint32_t i) const {
     return (first + bytes(i) + kAlignment - 1) / kAlignment * kAlignment;
   }
