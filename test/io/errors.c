@@ -31,6 +31,9 @@ static void open_errors(const char* path) {
                       MPI_INFO_NULL, &file),
         MPI_ERR_AMODE);
   FAILS(MPI_File_open(MPI_COMM_WORLD, "/tmp", MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
+  code = MPI_File_open(MPI_COMM_WORLD, "/tmp", MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
+  FAILS(code, MPI_ERR_BAD_FILE);
+  if (rank == 0) CHECK(text_has(code, "cannot open /tmp: Is a directory"));
   // A program that runs cannot be written.
   FAILS(MPI_File_open(MPI_COMM_WORLD, program, MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_FILE_IN_USE);
   FAILS(MPI_File_delete(path, MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);

@@ -111,6 +111,11 @@ Status Descriptor::sync() const {
   return failed == 0 || errno == EINVAL ? Status() : system_error("synchronise", path_, errno);
 }
 
+bool Descriptor::is_folder() const {
+  struct stat status;
+  return ::fstat(fd_, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 bool Descriptor::mappable() const {
   struct stat status;
   return ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode) &&

@@ -53,6 +53,8 @@ class Descriptor {
   /// Allocates storage for the first `bytes` bytes. Never makes the file smaller.
   [[nodiscard]] Status allocate(int64_t bytes) const;
   [[nodiscard]] Status sync() const;
+  /// Whether it is a folder, which opens for reading as a file does.
+  [[nodiscard]] bool is_folder() const;
   /// Whether mappings of the file and system calls on it see the same bytes at once in all processes that
   /// access it: a regular file of a local file system, open for reading and writing.
   [[nodiscard]] bool mappable() const;

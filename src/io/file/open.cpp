@@ -112,6 +112,7 @@ Status open_first(const std::string& path, int amode, const core::Info* info, Ta
   if (const int number = open_as(path, amode, creation_flags_of(amode) | later, target.descriptor);
       number != 0)
     return system_error("open", path, number);
+  if (target.descriptor.is_folder()) return system_error("open", path, EISDIR);
   if (later != 0) set_stripes(target.descriptor, wanted);
   first.opened = 1;
   first.mappable = target.descriptor.mappable() ? 1 : 0;
