@@ -241,7 +241,8 @@ Status settle(Communicator& comm, const char* name) {
   if (order.kernels != nullptr) WEFT_TRY(order.kernels->before_host_call(false));
   if (!order.enqueues_all()) {
     order.wait_for_calls(comm.instance);
-    return order.take_error();
+    // A file or window may have another error handler: the next call on the communicator returns the error.
+    return comm.has_handle ? order.take_error() : Status();
   }
   auto capture = order.capture();
   if (!capture) return std::move(capture).error();

@@ -19,6 +19,7 @@
 #include "api/ordered.hpp"
 #include "coll/construct/communicators.hpp"
 #include "device/memory.hpp"
+#include "io/file/order.hpp"
 #include "stream/multiplex.hpp"
 #include "stream/ordered.hpp"
 #include "stream/queue.hpp"
@@ -373,7 +374,9 @@ WEFT_EXPORT int PMPIX_Comm_set_stream(MPI_Comm comm, MPIX_Stream stream) {
     entry.set_error_owner(*object);
     Stream* found = stream == MPIX_STREAM_NULL ? nullptr : to_stream(stream);
     if (stream != MPIX_STREAM_NULL && found == nullptr) return entry.fail(bad_stream("stream"));
-    return entry.finish(weft::stream::set_stream(*object, found));
+    weft::Status set = weft::stream::set_stream(*object, found);
+    weft::io::renew_orders(*object);
+    return entry.finish(std::move(set));
   });
 }
 WEFT_ALIAS(MPIX_Comm_set_stream, (MPI_Comm comm, MPIX_Stream stream));
@@ -385,13 +388,11 @@ WEFT_EXPORT int PMPIX_Comm_stream_error(MPI_Comm comm, int* errorclass) {
     if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
     entry.set_error_owner(*object);
     if (errorclass == nullptr) return entry.fail(null_pointer("errorclass"));
-    *errorclass = MPI_SUCCESS;
     auto* const order = weft::stream::order::Order::of(*object);
     weft::Status failed = order != nullptr ? order->take_error() : weft::Status();
     if (failed.ok() && order != nullptr && order->kernels != nullptr) failed = order->kernels->failure();
-    if (failed.ok()) return MPI_SUCCESS;
-    *errorclass = code_of(failed.error());
-    remember_error(*errorclass, failed.error().message());
+    *errorclass = failed.ok() ? MPI_SUCCESS : code_of(failed.error());
+    if (!failed.ok()) remember_error(*errorclass, failed.error().message());
     return MPI_SUCCESS;
   });
 }

@@ -78,6 +78,7 @@ struct AccessDescription {
   F(cuStreamQuery, (Stream))                                                                               \
   F(cuStreamDestroy_v2, (Stream))                                                                          \
   F(cuStreamSynchronize, (Stream))                                                                         \
+  F(cuStreamWaitValue32_v2, (Stream, Address, unsigned, unsigned))                                         \
   F(cuMemcpyDtoDAsync_v2, (Address, Address, size_t, Stream))                                              \
   F(cuStreamBeginCapture_v2, (Stream, int))                                                                \
   F(cuStreamEndCapture, (Stream, void**))                                                                  \

@@ -173,7 +173,7 @@ class Plan:
         null = f"*{name} != MPI_REQUEST_NULL && " if null_ok else ""
         owner = parameter.kind in ("COMMUNICATOR", "WINDOW", "FILE")
         if owner:
-            variable = self._object(parameter)
+            variable = parameter.variable = self._object(parameter)
             self.objects.append(f"{c_type}* {variable} = {convert}(*{name});")
             value = variable
         else:

@@ -9,6 +9,9 @@ KEPT = ("DATATYPE", "OPERATION", "GROUP", "WINDOW")
 def mode(api, function):
     """Returns how the overlay lists the function under stream_order; None: it is not listed."""
     lists = api.overlay["stream_order"]
+    file = function.find("FILE")
+    if file is not None and file.direction != "out":
+        return None if function.mpi_name in lists["file_queries"] else "settle"
     return next((key for key in ("run", "start", "init", "settle") if function.mpi_name in lists[key]), None)
 
 
@@ -97,6 +100,8 @@ def lines(api, function, plan):
         comm = "(*win_object)->comm" if window.levels() else "win_object->comm"
         if window.levels():
             comm = f"to_window(*{window.name})->comm"
+    elif function.find("COMMUNICATOR") is None:
+        comm = f"{function.find('FILE').variable}->comm"
     else:
         first = function.find("COMMUNICATOR")
         comm = f"to_communicator(*{first.name})" if first.levels() else "comm_object"
