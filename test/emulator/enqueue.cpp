@@ -91,6 +91,7 @@ class Enqueue : public Kernel {
   template <class Function>
   static void for_parts(Env& env, const contract::Runs* runs, uint64_t address, uint64_t at, uint64_t bytes,
                         Function&& function) {
+    if (bytes == 0) return;
     if (runs == nullptr) return function(env.translate(address, bytes), uint64_t{0}, bytes);
     for (uint64_t first = 0; first < bytes && !env.fault;) {
       const uint64_t word = (at + first) / runs->word, in_word = (at + first) % runs->word;

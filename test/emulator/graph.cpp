@@ -129,7 +129,8 @@ Code cuUserObjectCreate(UserObject* object, void* state, void (*destroy)(void*),
   const auto lock = lock_world();
   if (object == nullptr || destroy == nullptr || references != 1 || flags != kNoDestructorSync)
     return kInvalidValue;
-  auto* key = new char;  // an address that no later object has
+  static uintptr_t created = 0;
+  auto* key = reinterpret_cast<char*>(++created);  // no later object has it
   user_objects()[key] = std::shared_ptr<void>(state, destroy);
   *object = key;
   return kSuccess;

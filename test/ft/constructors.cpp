@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "../live_objects.h"
+
 namespace {
 
 constexpr unsigned kMaxDelayUs = 3000;
@@ -347,6 +349,7 @@ void kill_one(const Kind& kind, unsigned seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ends_with_live_objects = 1;  // of communicators with failed ranks
   int provided;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <vector>
 
+#include "../live_objects.h"
+
 namespace {
 
 constexpr int kBytes = 200000;
@@ -143,6 +145,7 @@ MPI_Comm shrink(MPI_Comm comm) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ends_with_live_objects = 1;  // of communicators with failed ranks
   const bool kills = argc > 1 && std::strcmp(argv[1], "kill") == 0;
   MPI_Init(&argc, &argv);
   MPI_Comm comm = MPI_COMM_WORLD;
