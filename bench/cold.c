@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The first exchanges of a process: every rank sends a message to every other rank, again and again, and each
 // exchange is timed by itself, the first one included. Phases: buffers allocated once; sums over all ranks;
-// the steady state of exchanges; buffers allocated and freed again in each step. Usage: cold [options]
+// the steady state of exchanges; buffers allocated and freed again in each step, also of a collective.
+// Usage: cold [options]
 //   -m BYTES  of each message (64 KiB)
 //   -n COUNT  steps of a phase (20)
 //   -d KIND   cuda or host memory (cuda)
@@ -27,7 +28,7 @@
 #include "common/report.h"
 #include "common/samples.h"
 
-enum { MOST_EXCHANGES = 1000, TAG = 1, TIMEOUT_S = 120, MOST_PARTS = 16 };
+enum { MOST_EXCHANGES = 1000, TAG = 1, TIMEOUT_S = 120, MOST_PARTS = 16, FRESH_CALLS = 10 };
 
 static struct {
   size_t bytes, fresh_bytes;
@@ -152,6 +153,25 @@ static void repeat_fresh(double* us, double* step_us, size_t bytes) {
   }
 }
 
+/// Calls of MPI_Alltoall, each with newly allocated buffers: mean times of FRESH_CALLS calls, without allocation.
+static void repeat_fresh_alltoall(double* us) {
+  const size_t bytes = options.bytes * (size_t)ranks;
+  for (int i = 0; i < options.exchanges; ++i) {
+    us[i] = 0;
+    for (int call = 0; call < FRESH_CALLS; ++call) {
+      allocate(&out, bytes);
+      allocate(&in, bytes);
+      MPI_Barrier(MPI_COMM_WORLD);
+      const double allocated = now_us();
+      MPI_Alltoall(out.data, (int)options.bytes, MPI_CHAR, in.data, (int)options.bytes, MPI_CHAR,
+                   MPI_COMM_WORLD);
+      us[i] += (now_us() - allocated) / FRESH_CALLS;
+      bench_buffer_destroy(&in);
+      bench_buffer_destroy(&out);
+    }
+  }
+}
+
 /// Costs that the library itself has measured: those of its counters whose names begin with device.cold_.
 struct part {
   char name[64];
@@ -184,7 +204,7 @@ static void slowest(double* us, int count) {
 struct figures {
   double init_ms, steady_us;
   double start_us[MOST_EXCHANGES], sum_us[MOST_EXCHANGES];
-  double fresh_us[MOST_EXCHANGES], fresh_step_us[MOST_EXCHANGES];
+  double fresh_us[MOST_EXCHANGES], fresh_step_us[MOST_EXCHANGES], fresh_alltoall_us[MOST_EXCHANGES];
   struct part parts[MOST_PARTS];
   int part_count;
 };
@@ -195,11 +215,11 @@ static void print(const struct figures* f, bool valid) {
   printf("# MPI_Init: %.1f ms; steady state: %.2f us%s\n", f->init_ms, f->steady_us,
          options.check ? valid ? "; data: Pass" : "; data: Fail" : "");
   for (int i = 0; i < f->part_count; ++i) printf("# %s: %.1f us\n", f->parts[i].name, f->parts[i].us);
-  printf("%-10s %14s %14s %22s %22s\n", "# number", "exchange (us)", "sum (us)", "fresh buffers (us)",
-         "and allocation (us)");
+  printf("%-10s %14s %14s %22s %22s %22s\n", "# number", "exchange (us)", "sum (us)", "fresh buffers (us)",
+         "and allocation (us)", "fresh alltoall (us)");
   for (int i = 0; i < options.exchanges; ++i)
-    printf("%-10d %14.2f %14.2f %22.2f %22.2f\n", i + 1, f->start_us[i], f->sum_us[i], f->fresh_us[i],
-           f->fresh_step_us[i]);
+    printf("%-10d %14.2f %14.2f %22.2f %22.2f %22.2f\n", i + 1, f->start_us[i], f->sum_us[i], f->fresh_us[i],
+           f->fresh_step_us[i], f->fresh_alltoall_us[i]);
 }
 
 static char* append_list(char* at, const char* name, const double* values) {
@@ -209,7 +229,7 @@ static char* append_list(char* at, const char* name, const double* values) {
 }
 
 static bool write_json(const struct figures* f, bool valid) {
-  static char fields[64 * (4 * MOST_EXCHANGES + MOST_PARTS)];
+  static char fields[64 * (5 * MOST_EXCHANGES + MOST_PARTS)];
   char* at = fields;
   at += sprintf(at, "\"init_ms\": %.3f, \"steady_us\": %.2f, \"kernel_ms\": %.3f, \"valid\": %s", f->init_ms,
                 f->steady_us, options.kernel_ms, options.check ? valid ? "true" : "false" : "null");
@@ -217,6 +237,7 @@ static bool write_json(const struct figures* f, bool valid) {
   at = append_list(at, "sum_us", f->sum_us);
   at = append_list(at, "fresh_us", f->fresh_us);
   at = append_list(at, "fresh_step_us", f->fresh_step_us);
+  at = append_list(at, "fresh_alltoall_us", f->fresh_alltoall_us);
   at += sprintf(at, ", \"parts_us\": {");
   for (int i = 0; i < f->part_count; ++i)
     at += sprintf(at, "%s\"%s\": %.1f", i ? ", " : "", f->parts[i].name, f->parts[i].us);
@@ -279,11 +300,13 @@ int main(int argc, char** argv) {
   bench_buffer_destroy(&out);
   repeat_fresh(figures.fresh_us, figures.fresh_step_us,
                all > options.fresh_bytes ? all : options.fresh_bytes);
+  repeat_fresh_alltoall(figures.fresh_alltoall_us);
 
   slowest(figures.start_us, options.exchanges);
   slowest(figures.sum_us, options.exchanges);
   slowest(figures.fresh_us, options.exchanges);
   slowest(figures.fresh_step_us, options.exchanges);
+  slowest(figures.fresh_alltoall_us, options.exchanges);
   slowest(&figures.init_ms, 1);
   slowest(&figures.steady_us, 1);
   for (int i = 0; i < figures.part_count; ++i) slowest(&figures.parts[i].us, 1);

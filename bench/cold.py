@@ -53,7 +53,7 @@ class Measurement:
 
 def points_of_run(name, row):
     """Returns {point: figure} of one run."""
-    start, fresh = row["start_us"], row["fresh_us"]
+    start, fresh, alltoall = row["start_us"], row["fresh_us"], row["fresh_alltoall_us"]
     return {
         "MPI_Init": row["init_ms"], f"first, {name}": start[0], f"MPI_Init and first, {name}": row["init_ms"] * 1e3 + start[0],
         f"second, {name}": start[1], f"last, {name}": start[-1], f"total, {name}": sum(start),
@@ -61,6 +61,7 @@ def points_of_run(name, row):
         f"last allreduce, {name}": row["sum_us"][-1],
         f"steady, {name}": row["steady_us"], f"fresh, {name}": statistics.median(fresh),
         f"fresh and allocation, {name}": statistics.median(row["fresh_step_us"]),
+        f"fresh alltoall, {name}": statistics.median(alltoall[len(alltoall) // 2:]),
     }  # fmt: skip
 
 

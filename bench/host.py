@@ -29,6 +29,8 @@ CROWD = (*SYNCHRONISING, *SMALL, *LARGE)
 CROWD_RANKS = 8
 # Rows of bench/*.c, which measure as the Ohio State programs do: each collective call is timed alone, after a barrier.
 SINGLE_CALLS = (("alltoall", "8"), ("reduce_scatter", "8"), ("ibcast", "8"), ("iallreduce", "8"), ("bcast", "1M"))
+# As above, of two ranks only.
+PAIR_CALLS = (("reduce", "64K,256K,1M"), ("alltoallv", "8"), ("alltoallw", "1K"))
 # One-sided operations; flush: each operation flushed, in one epoch of MPI_Win_lock_all.
 ONE_SIDED = (
     ("put", "put_latency", "8,64K,1M", "flush"), ("put", "put_latency", "8", "fence"), ("put", "put_latency", "8", "pscw"),
@@ -44,6 +46,7 @@ PROGRAM_JOBS = (
     Job("pairs", "mbw_mr", 2, "8,1M", (), "bandwidth_mb_s"),
     Job("threads", "latency_mt", 2, "8", TEAM, "latency_us"),
     *(Job(name, name, ranks, sizes, (), "latency_us") for ranks in (2, CROWD_RANKS) for name, sizes in SINGLE_CALLS),
+    *(Job(name, name, 2, sizes, (), "latency_us") for name, sizes in PAIR_CALLS),
     *(Job(f"{name} {flavor} {sync}", program, 2, sizes, ("-w", flavor, "-s", sync),
           "bandwidth_mb_s" if program.endswith("_bw") else "latency_us")
       for name, program, sizes, sync in ONE_SIDED for flavor in ("create", "allocate")),

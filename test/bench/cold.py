@@ -21,13 +21,15 @@ from fakes import corrupting_library, fake_nccl, fake_openmpi  # noqa: E402
 class Figures(unittest.TestCase):
     def test_points(self):
         row = {"init_ms": 2.0, "start_us": [90.0, 20.0, 10.0], "sum_us": [50.0, 6.0, 5.0], "steady_us": 9.0,
-               "fresh_us": [30.0, 12.0, 11.0], "fresh_step_us": [400.0, 300.0, 200.0]}  # fmt: skip
+               "fresh_us": [30.0, 12.0, 11.0], "fresh_step_us": [400.0, 300.0, 200.0],
+               "fresh_alltoall_us": [900.0, 60.0, 50.0]}  # fmt: skip
         points = cold.points_of_run("64K", row)
         self.assertEqual(points["MPI_Init"], 2.0)
         self.assertEqual(points["MPI_Init and first, 64K"], 2090.0)
         self.assertEqual((points["first, 64K"], points["second, 64K"], points["last, 64K"]), (90.0, 20.0, 10.0))
         self.assertEqual((points["total, 64K"], points["first allreduce, 64K"]), (120.0, 50.0))
         self.assertEqual((points["fresh, 64K"], points["fresh and allocation, 64K"]), (12.0, 300.0))
+        self.assertEqual(points["fresh alltoall, 64K"], 55.0)
 
     def test_ratios_and_limits(self):
         figures = {

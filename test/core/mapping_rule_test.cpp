@@ -96,14 +96,27 @@ TEST(MappingRule, CountsPutsApart) {
   const Key own{1, true, 7}, other{1, false, 8};
   EXPECT_TRUE(rule.pays(own, kMappingNs, kMappingNs));
   for (int i = 0; i < 99; ++i) EXPECT_FALSE(rule.pays(other, kMappingNs / 100, kMappingNs, other_side));
-  EXPECT_FALSE(rule.bought(other, other_side));
+  EXPECT_FALSE(rule.bought(other));
   EXPECT_TRUE(rule.pays(other, kMappingNs / 100, kMappingNs, other_side));
-  EXPECT_TRUE(rule.bought(other, other_side));
+  EXPECT_TRUE(rule.bought(other));
   ASSERT_EQ(setenv("WEFT_GPU_MAPPING", "always", 1), 0);
   ASSERT_TRUE(config::load().ok());
   EXPECT_TRUE(rule.pays({1, false, 9}, 1, kMappingNs, other_side));
   ASSERT_EQ(setenv("WEFT_GPU_MAPPING", "auto", 1), 0);
   ASSERT_TRUE(config::load().ok());
+}
+
+/// Buffers of collectives that stay are mapped at once; those that come and go cost a bounded part of the time.
+TEST(MappingRule, MapsForCollectivesAtOnceWithinAnAdvance) {
+  using enum MappingRule::Alternative;
+  MappingRule rule;
+  EXPECT_FALSE(rule.pays({1, false, 1}, 1, kMappingNs));
+  uint64_t id = 100;
+  while (rule.pays({1, false, id}, 1, kMappingNs, collective)) ASSERT_LT(++id, 10'000u);
+  EXPECT_GE(id - 100, 64u) << "8 GPUs, some buffers each";
+  EXPECT_TRUE(rule.bought({1, false, 100}));
+  EXPECT_FALSE(rule.bought({1, false, id}));
+  EXPECT_TRUE(rule.pays({1, false, id}, kMappingNs, kMappingNs, collective)) << "then as for messages";
 }
 
 TEST(MappingTime, FollowsWhatWasMeasured) {

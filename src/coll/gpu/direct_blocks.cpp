@@ -72,7 +72,7 @@ Status DirectBuffers::map(const Destinations& theirs, uint32_t peer, uint32_t ra
     if (bytes[i] == 0) continue;
     if (!comm_.instance.memory->mapping_pays(
             {process, false, theirs.region[i].buffer_id}, [&] { return region_extra_ns(bytes[i]); },
-            core::MappingRule::Alternative::regions))
+            core::MappingRule::Alternative::collective))
       return not_mapped_yet();
     auto mapping = comm_.instance.memory->open(process, theirs.region[i], nullptr, near);
     if (!mapping) return std::move(mapping).error();

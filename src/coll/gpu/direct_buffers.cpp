@@ -290,7 +290,7 @@ Status DirectBuffers::map(const Call& call, const std::vector<Descriptor>& descr
       continue;
     if (!comm_.instance.memory->mapping_pays(
             {peer, false, descriptor.region.buffer_id}, [&] { return region_extra_ns(moved); },
-            core::MappingRule::Alternative::regions)) {
+            core::MappingRule::Alternative::collective)) {
       pays = false;
       continue;
     }

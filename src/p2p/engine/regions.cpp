@@ -90,7 +90,7 @@ Result<size_t> Regions::append_export(const device::Memory& memory, uint32_t to,
   if (!exporter.probe_due(memory, to)) return sizeof(Region);
   // The peer maps the bounce buffer with the first message. If that cannot hold the probe, it is in memory of
   // its own.
-  if (!core::MappingRule::maps_at_once(core::MappingRule::Alternative::none))
+  if (!core::MappingRule::maps_at_once())
     if (auto arena = engine_.bounce_pool.arena(memory))
       (void)exporter.place_probe((*arena)->memory, (*arena)->probe());
   auto probe = exporter.probe(memory);

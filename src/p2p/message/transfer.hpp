@@ -171,7 +171,9 @@ class Transfer : public core::Request, public match::Node {
   void pack(uint64_t offset, std::byte* out, size_t n) const;
   void unpack(uint64_t offset, const std::byte* in, size_t n);
   [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(address); }
-  [[nodiscard]] bool in_collective() const { return comm->context(core::Channel::collective) == context; }
+  [[nodiscard]] bool in_collective() const {
+    return comm != nullptr && comm->context(core::Channel::collective) == context;
+  }
 
  private:
   /// The states that may follow `from`, as bits.

@@ -159,9 +159,11 @@ uint64_t bounce_extra_ns(uint64_t bytes) {
 bool mapping_pays(Engine& engine, const Transfer& t) {
   if (!t.memory.shareable()) return true;  // reported by the attempt
   const core::MappingRule::Key key{t.peer, true, t.memory.buffer_id};
-  return engine.instance.memory->mapping_pays(key, [&] {
+  const auto extra_ns = [&] {
     return engine.bounce_pool.arena(t.memory) ? bounce_extra_ns(t.bytes) : core::MappingRule::kNoOtherPath;
-  });
+  };
+  using enum core::MappingRule::Alternative;
+  return engine.instance.memory->mapping_pays(key, extra_ns, t.in_collective() ? collective : none);
 }
 
 Result<PipelinedSend::Slot> BounceSend::reserve(const Transfer&, uint64_t bytes) {

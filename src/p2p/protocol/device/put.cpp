@@ -323,7 +323,7 @@ bool PutProtocol::put(Transfer& t) {
                                          put_gain_ns(engine_, t, bounce));
   if (mapping == nullptr) {
     if (device::for_stream() || !engine_.instance.memory->mapping_bought(
-                                    {t.peer, false, buffer_id}, core::MappingRule::Alternative::other_side))
+                                    {t.peer, false, buffer_id}))
       decline(rtr, state);
     return false;
   }
