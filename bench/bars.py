@@ -239,7 +239,7 @@ def run(description, name, repeated, once, bars, make=Site):
         {what: work for what, work in once.items() if what in chosen.only}, chosen.rounds, begin + chosen.seconds,
     )  # fmt: skip
     facts = {
-        **comparison.machine([site], "D"),
+        **comparison.machine([site], "D", chosen.weft),
         "gpus": gpus,
         "ranks": ranks,
         "trial": chosen.trial,

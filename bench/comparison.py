@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from peer_programs import BENCH, ROOT, Failure, execute, join_path, weft_peer
+from peer_programs import BENCH, ROOT, Failure, commit_of, execute, join_path, weft_peer
 
 BEFORE = "Weft, before"
 VISIBILITY = os.path.join(BENCH, "common", "per_task.sh")
@@ -114,15 +114,15 @@ def question(words):
         return ""
 
 
-def machine(peers, memory):
-    """Returns GPU, driver, date and commit."""
+def machine(peers, memory, weft):
+    """Returns GPU, driver, date and the commit of the library in the prefix `weft`."""
     device = next((peer.facts for peer in peers if "device" in peer.facts), {})
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     answer = question(query) if memory == "D" else ""
     name, _, driver = (answer.splitlines() or [""])[0].rpartition(", ")
     return {
         "date": datetime.date.today().isoformat(),
-        "commit": question(["git", "-C", ROOT, "describe", "--always", "--dirty"]) or "?",
+        "commit": commit_of(weft),
         "gpu": device.get("device", name or "none (host memory)"), "gpus": device.get("devices", 0),
         "driver": "%s, CUDA %s" % (driver or "?", device.get("driver", "?")),
     }  # fmt: skip
@@ -140,7 +140,7 @@ def count_gpus(weft):
 def facts_of(chosen, peers, rounds, number, missing):
     """Returns the part of a result file that says what was measured, in how many rounds."""
     return {
-        **machine(peers, chosen.memory), "ranks": rounds.gpus, "rounds": number, "missing": missing,
+        **machine(peers, chosen.memory, chosen.weft), "ranks": rounds.gpus, "rounds": number, "missing": missing,
         "failures": rounds.failures, "libraries": {peer.name: peer.facts.get("library") for peer in peers},
     }  # fmt: skip
 

@@ -109,7 +109,8 @@ def main():
     rounds.report()
     host.warn_if_busy(before)
     if chosen.json:
-        facts = {"date": datetime.date.today().isoformat(), "machine": before, "libraries": versions, "rows": rows}
+        facts = {"date": datetime.date.today().isoformat(), "commit": host.peer_programs.commit_of(chosen.weft),
+                 "machine": before, "libraries": versions, "rows": rows}  # fmt: skip
         host.write(chosen.json, {**facts, **rounds.facts()})
     met = [row["met"] for points in rows.values() for row in points if "met" in row]
     return 1 if chosen.check and not (met and all(met)) else 0

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 from host import Failure, Library, fetch, machine
+from peer_programs import commit_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RESULT = os.path.join(ROOT, "bench", "results", "fault-tolerance.json")
@@ -94,7 +95,8 @@ def main():
             entry.update(bar=f"<= {limit:g} us, ratio <= {ratio:g}", met=weft <= limit and weft <= ratio * other)
         rows.append(entry)
         print("%-24s %12.1f us %14.1f us  ratio %.3f %s" % (row, weft, other, entry["ratio"], entry.get("met", "")))
-    facts = {"date": datetime.date.today().isoformat(), "machine": before, "ranks": chosen.ranks, "rounds": chosen.rounds,
+    facts = {"date": datetime.date.today().isoformat(), "commit": commit_of(chosen.weft), "machine": before,
+             "ranks": chosen.ranks, "rounds": chosen.rounds,
              "libraries": {library.name: library.version for library in libraries}, "left_out": left_out,
              "rows": rows, "figures": figures}  # fmt: skip
     with open(chosen.json, "w", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# The GPU measurements: point-to-point, collectives and Jacobi on all GPUs of this machine, validated first, and
-# bars.py. PEERS="--openmpi PREFIX --ucx PREFIX --nccl FOLDER": libraries to compare with Weft (peers.py).
+# The GPU measurements: point-to-point and collectives on all GPUs of this machine, validated first, then figures.py: required
+# figures, programs, and what the documents say. PEERS=FOLDER: libraries to compare with Weft, as figures.py --peers.
 # GPU_VISIBILITY=per_task: each rank sees its own GPU only, as with `srun --gpus-per-task=1` (common/per_task.sh).
 # Usage: gpu.sh PREFIX [FOLDER]     results as JSON and CSV in FOLDER (bench/results/<GPUs>)
 set -eu
@@ -19,15 +19,6 @@ bench() { # name, arguments of `weft bench`
   "$prefix/bin/weft" bench "$@" --mpiexec "sh $per_task" --json "$folder/$name.json"
 }
 
-solve() { # ranks, arguments of jacobi; appends one CSV line
-  ranks=$1
-  shift
-  echo "== jacobi on $ranks GPUs: $*"
-  "$prefix/bin/mpiexec" -n "$ranks" sh "$per_task" "$jacobi" -csv "$@" > "$folder/line.csv"
-  tee -a "$folder/jacobi.csv" < "$folder/line.csv"
-  rm "$folder/line.csv"
-}
-
 pair() { # two ranks
   bench validate-latency latency -n 2 -s all -m 1:64M -c -i 20 -x 2
   bench validate-bw bw -n 2 -s all -m 1:64M -c -i 2 -x 1 -W 8
@@ -41,7 +32,6 @@ pair() { # two ranks
 device=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' /' '--')
 folder=${2:-$(dirname "$0")/results/$gpus-${device:-gpu}${GPU_VISIBILITY:+-$GPU_VISIBILITY}}
 mkdir -p "$folder"
-echo "variant, nx, ny, niter, nccheck, ranks, devices per rank, seconds, seconds on one device" > "$folder/jacobi.csv"
 
 if [ "$gpus" -ge 2 ]; then
   pair
@@ -50,27 +40,15 @@ if [ "$gpus" -ge 2 ]; then
   bench reduce_scatter reduce_scatter_block -n "$gpus" -d cuda -m 4:16M -f
   bench allgather allgather -n "$gpus" -d cuda -m 1:16M -f
   bench bcast bcast -n "$gpus" -d cuda -m 1:64M -f
-  echo "== bars: required figures of Weft"
-  python3 "$(dirname "$0")/bars.py" --weft "$prefix" --json "$folder/bars.json"
-  for variant in cuda_aware overlap host_staged; do
-    solve 2 -nx 16384 -ny 128 -niter 10000 -variant $variant
-  done
-  echo "== the first exchanges of a process, and whole programs"
-  python3 "$(dirname "$0")/cold.py" --weft "$prefix" --rounds 3 --json "$folder/cold.json"
-  python3 "$(dirname "$0")/programs.py" --weft "$prefix" --rounds 3 --json "$folder/programs.json"
+  echo "== figures"
+  python3 "$(dirname "$0")/figures.py" --weft "$prefix" --folder "$folder" ${PEERS:+--peers "$PEERS"}
 else
   echo "== one GPU: only Jacobi is measured"
-fi
-ranks=1
-while [ "$ranks" -le "$gpus" ]; do
+  echo "variant, nx, ny, niter, nccheck, ranks, devices per rank, seconds, seconds on one device" > "$folder/jacobi.csv"
   for variant in cuda_aware overlap host_staged; do
-    solve "$ranks" -nx 16384 -ny 32768 -niter 1000 -variant $variant
+    "$prefix/bin/mpiexec" -n 1 "$jacobi" -csv -nx 16384 -ny 32768 -niter 1000 -variant $variant > "$folder/line.csv"
+    tee -a "$folder/jacobi.csv" < "$folder/line.csv"
+    rm "$folder/line.csv"
   done
-  ranks=$((ranks * 2))
-done
-if [ "$gpus" -ge 2 ] && [ -n "${PEERS:-}" ]; then
-  echo "== peers: $PEERS"
-  # shellcheck disable=SC2086
-  python3 "$(dirname "$0")/peers.py" --weft "$prefix" $PEERS --json "$folder/peers.json"
 fi
 echo "Results are in $folder"

@@ -352,7 +352,8 @@ def main():
     rounds.report()
     warn_if_busy(before)
     if chosen.json:
-        facts = {"date": datetime.date.today().isoformat(), "machine": before, "libraries": names, "rows": rows}
+        facts = {"date": datetime.date.today().isoformat(), "commit": peer_programs.commit_of(chosen.weft),
+                 "machine": before, "libraries": names, "rows": rows}  # fmt: skip
         write(chosen.json, {**facts, **rounds.facts()})
     met = [row["met"] for row in rows if "met" in row]
     return 1 if chosen.check and not (rows and all(met)) else 0

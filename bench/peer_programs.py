@@ -3,6 +3,7 @@
 # NCCL runs the same programs with nccl.c preloaded; UCX runs ucx_perftest.
 import concurrent.futures
 import csv
+import ctypes
 import glob
 import json
 import os
@@ -304,6 +305,18 @@ def find_nccl(folder):
     raise Failure(f"{folder} has no libnccl.so.2")
 
 
+def nccl_version(library):
+    """Returns the version of NCCL in words, such as "NCCL 2.28.9"."""
+    number = ctypes.c_int(0)
+    try:
+        failed = ctypes.CDLL(library).ncclGetVersion(ctypes.byref(number))
+    except (OSError, AttributeError):
+        failed = True
+    if failed:
+        return "NCCL, version unknown"
+    return "NCCL %d.%d.%d" % (number.value // 10000, number.value // 100 % 100, number.value % 100)
+
+
 def nccl_peers(weft, folder):
     """Returns NCCL with memory of the driver, and NCCL with its own memory registered as windows."""
     library = find_nccl(folder)
@@ -315,7 +328,7 @@ def nccl_peers(weft, folder):
         variables = {"LD_PRELOAD": preload, "BENCH_NCCL": library, **NVLS, **extra}
         words = ["env", *("%s=%s" % item for item in variables.items())]
         peer = weft_peer(name, weft, preload=words)
-        peer.facts["library"] = f"NCCL ({os.path.basename(os.path.realpath(library))}), NVLS off"
+        peer.facts["library"] = nccl_version(library) + ", NVLS off"
         peer.read = lambda facts, job, peer=peer: named_nccl(peer, facts, job)
         peers.append(peer)
     moved = ("allreduce", "allgather", "reduce_scatter")  # collectives with symmetric kernels
@@ -333,3 +346,13 @@ def named_nccl(peer, facts, job):
 def weft_peer(name, prefix, environment=(), preload=()):
     launcher = [os.path.join(prefix, "bin", "mpiexec")]
     return MpiPeer(name, launcher, os.path.join(prefix, "libexec", "weft", "bench"), environment, preload)
+
+
+def commit_of(prefix):
+    """Returns the commit of Weft in a prefix, with + behind it if its sources had changes. Raises Failure without one: a
+    result file must name the library that it measures."""
+    version = execute([os.path.join(prefix, "bin", "mpiexec"), "--version"], dict(os.environ), 20)
+    found = re.search(r"\(commit ([0-9a-f]+\+?)\)", version)
+    if not found:
+        raise Failure(f"{version.strip()}: the library does not name its commit")
+    return found[1]

@@ -82,7 +82,8 @@ def main():
             row.update(bar=f"ratio <= {BAR:g}", met=row["ratio"] <= BAR)
         rows.append(row)
         print(row)
-    facts = {"date": datetime.date.today().isoformat(), "machine": before, "rounds": chosen.rounds,
+    facts = {"date": datetime.date.today().isoformat(), "commit": host.peer_programs.commit_of(chosen.weft),
+             "machine": before, "rounds": chosen.rounds,
              "spawns_per_round": chosen.count, "libraries": {library.name: library.version for library in libraries},
              "rows": rows}  # fmt: skip
     with open(chosen.json, "w", encoding="utf-8") as file:
