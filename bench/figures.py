@@ -326,7 +326,7 @@ def look_for(chosen):
 
 
 def folder_of(peers_folder, name):
-    """Returns the folder of a library among those that the user has collected."""
+    """Returns the folder of a library below the user's folder of libraries."""
     path = os.path.join(peers_folder or "", name)
     if not peers_folder or not os.path.isdir(path):
         raise Failure("no folder %s in --peers" % name)
@@ -334,7 +334,7 @@ def folder_of(peers_folder, name):
 
 
 def nccl_folder(chosen):
-    """Returns the folder nccl among those of the user, else the package beside torch."""
+    """Returns NCCL below the user's folder of libraries, else the package beside torch."""
     try:
         return folder_of(chosen.peers, NCCL)
     except Failure:
@@ -361,7 +361,7 @@ def show_list(parts, site, commit):
 
 
 def measure_all(parts, site, commit, end, again):
-    """Measures the parts until the time ends. Returns {part: reason} of the parts that cannot run here, and of those that
+    """Measures the parts until the time ends. Returns {part: reason} of the parts that cannot run here, and of parts that
     failed or had no time."""
     absent, left = {}, {}
     for part in parts:

@@ -3,6 +3,7 @@
 # Draws the charts of docs/performance.md from the results in bench/results into docs/images/charts. Needs matplotlib.
 # Each chart records a digest of its data and of this file; with --check nothing is drawn, and a chart with another
 # digest, or missing in the page, is an error.
+import functools
 import hashlib
 import json
 import os
@@ -12,7 +13,9 @@ from dataclasses import asdict, dataclass
 from math import log
 from statistics import median, quantiles
 
-from figures import PAGE, ROOT, load, number, options
+import results
+from figures import PAGE, ROOT, number, options
+from results import load
 
 CHARTS = os.path.join("docs", "images", "charts")
 DIGEST = re.compile(r"weft-chart:([0-9a-f]{64})")
@@ -119,13 +122,18 @@ def host_rows(found, wanted):
     return rows
 
 
+def dated(words, found):
+    """Returns words with the date of a file and its commit, if the file names one."""
+    return results.dated(words, found).replace("`", "")
+
+
 def machine(found):
-    """Returns the machine, its load and the date of bench/host.py's file."""
+    """Returns the machine, its load, date and commit of bench/host.py's file."""
     of = found["machine"]
-    return "%s, %d cores, load %.1f, %s" % (of["processor"], of["cores"], of["load"], found["date"])
+    return dated("%s, %d cores, load %.1f" % (of["processor"], of["cores"], of["load"]), found)
 
 
-COLLECTIVE = re.compile(r"^(barrier|allreduce|allgather|alltoall|bcast|reduce)")
+COLLECTIVE = re.compile(r"^(barrier|i?allreduce|allgather|alltoall|i?bcast|reduce)")
 
 
 def host_messages(root):
@@ -156,7 +164,7 @@ def rounds_of(figures, column, point):
     return [value for one in sets for value in one["figures"].get(column, {}).get(point, [])]
 
 
-def device_rows(found, wanted, hollow=False):
+def device_rows(found, wanted):
     """Returns rows of bench/peers.py whose name satisfies `wanted`."""
     rows = []
     for row in found["rows"]:
@@ -165,13 +173,13 @@ def device_rows(found, wanted, hollow=False):
         rounds = {name: rounds_of(found["figures"], name, row["point"]) for name in row["figures"]}
         peers = [values for name, values in rounds.items() if not name.startswith("Weft") and values]
         unit = row["unit"].replace("messages", "")
-        rows.append(Row(named(row["point"]), [compare(rounds["Weft"], peers, unit, row["unit"] != "us", hollow)]))
+        rows.append(Row(named(row["point"]), [compare(rounds["Weft"], peers, unit, row["unit"] != "us")]))
     return rows
 
 
 def gpus(found):
-    """Returns the machine and the date of a file of bench/peers.py or bench/one_sided.py."""
-    return "%d x %s, %s, %s" % (found["gpus"], found["gpu"], found["driver"].split(", ")[-1], found["date"])
+    """Returns the machine, date and commit of a file of bench/peers.py or bench/one_sided.py."""
+    return dated("%d x %s, %s" % (found["gpus"], found["gpu"], found["driver"].split(", ")[-1]), found)
 
 
 def device_messages(root):
@@ -181,17 +189,12 @@ def device_messages(root):
     return Chart("Messages between GPUs", "the best of Open MPI, UCX and NCCL", gpus(found), rows)
 
 
-def device_collectives(root):
-    """Returns collectives of two and of four GPUs."""
-    merged, sources = {}, []
-    for count in (2, 4):
-        found = load(root, "peers-%d.json" % count)
-        sources.append(gpus(found))
-        for row in device_rows(found, COLLECTIVE.match, count == 4):
-            merged.setdefault(row.label, Row(row.label, [])).marks += row.marks
+def device_collectives(root, count):
+    """Returns collectives of two or of four GPUs."""
+    found = load(root, "peers-%d.json" % count)
     return Chart(
-        "Collectives of GPUs", "the best of Open MPI and NCCL", "\n".join(sources), list(merged.values()),
-        ("2 GPUs", "4 GPUs"),
+        "Collectives of %d GPUs" % count, "the best of Open MPI and NCCL", gpus(found),
+        device_rows(found, COLLECTIVE.match),
     )  # fmt: skip
 
 
@@ -228,27 +231,52 @@ def device_windows(root):
 
 def files(root):
     """Returns accesses of files from two and from four ranks."""
-    found = load(root, "files-host.json")
+    found = load(root, "files.json")
     short = {
         "open (write) and close (read)": "open, close", "100000 records of 100 B": "100 B records",
         "half of it, 64 KiB blocks of memory": "half, 64 KiB blocks", "blocks of ": "", "KiB,": "KiB blocks,",
         "MiB,": "MiB blocks,", ", collective": ", coll.", ", independent": ", ind.",
     }  # fmt: skip
     rows, group = [], ""
-    for label, libraries in found["rows"].items():
+    for label, libraries in file_rows(found).items():
         ranks, label = label.split(": ")
         if ranks != group:
             rows.append(Row(ranks, []))
             group = ranks
         marks = []
         for what in ("write", "read"):
-            peers = [[times[what]] for name, times in libraries.items() if name != "weft"]
-            marks.append(compare([libraries["weft"][what]], peers, "ms", hollow=what == "read"))
+            peers = [times[what] for name, times in libraries.items() if name != "Weft"]
+            marks.append(compare(libraries["Weft"][what], peers, "ms", hollow=what == "read"))
         for words, fewer in short.items():
             label = label.replace(words, fewer)
         rows.append(Row(label, marks))
-    where = "AMD EPYC, 2 cores, no other work, /dev/shm, 1 GiB, %s" % found["date"]
-    return Chart("Files", "the better of MPICH and Open MPI", where, rows, ("write, open", "read, close"))
+    where = found["machine"]
+    if isinstance(where, dict):
+        where = "%s, %d cores, /dev/shm, 1 GiB" % (where["processor"], where["cores"])
+    else:
+        where = "AMD EPYC, 2 cores, no other work, /dev/shm, 1 GiB"
+    return Chart("Files", "the better of MPICH and Open MPI", dated(where, found), rows, ("write, open", "read, close"))
+
+
+def file_rows(found):
+    """Returns {row: {library: {"write" or "read": [ms]}}} of bench/io.c in comparisons by `weft bench`, or of the earlier
+    file, which holds medians."""
+    if "rows" in found:
+        names = {"weft": "Weft"}
+        return {
+            row: {
+                names.get(name, name): {what: [ms] for what, ms in times.items()} for name, times in libraries.items()
+            }
+            for row, libraries in found["rows"].items()
+        }
+    rows = {}
+    for one in found["comparisons"]:
+        for run in one["runs"]:
+            for row in run["rows"]:
+                label, _, what = row["type"].rpartition(", ")
+                times = rows.setdefault("%d ranks: %s" % (one["ranks"], label), {}).setdefault(run["name"], {})
+                times[what] = [row["latency_us"] / 1e3]
+    return rows
 
 
 def start(root):
@@ -267,8 +295,9 @@ def start(root):
 
 DRAWN = {
     "host-messages": host_messages, "host-collectives": host_collectives, "device-messages": device_messages,
-    "device-collectives": device_collectives, "host-one-sided": host_windows, "device-one-sided": device_windows,
-    "files": files, "start-up": start,
+    "device-collectives": functools.partial(device_collectives, count=2),
+    "device-collectives-4": functools.partial(device_collectives, count=4),
+    "host-one-sided": host_windows, "device-one-sided": device_windows, "files": files, "start-up": start,
 }  # fmt: skip
 TICKS = (1, 0.1, 10, 0.5, 2, 0.2, 5, 0.01, 0.02, 0.05)  # the first ones are drawn if not all fit
 TICK_DISTANCE = 20  # points

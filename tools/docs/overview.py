@@ -7,11 +7,13 @@ import re
 import sys
 from html import escape
 
-from figures import load, number, options, size
+import results
+from figures import number, options, size
+from results import load
 
 RESULT = "peers-2.json"
 CHART = os.path.join("docs", "images", "overview.svg")
-PAGES = {"README.md": "bench/results/", os.path.join("docs", "index.md"): "../bench/results/"}
+PAGES = {"README.md": "", os.path.join("docs", "index.md"): "../"}  # page: way from it to the root
 MARKED = re.compile(r"(<!-- figures: overview -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 
 # Rows of the chart: point of the result, label. Weft is not the fastest in each.
@@ -83,7 +85,7 @@ def chart(found):
     head = [
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">'
         % (WIDTH, height, WIDTH, height),
-        "<!-- Written by tools/docs/overview.py from bench/results/%s. -->" % RESULT,
+        "<!-- Written by tools/docs/overview.py from bench/results/%s. -->" % results.name_in_results(RESULT),
         "<title>Times of MPI operations between two GPUs: Weft, UCX, Open MPI and NCCL</title>",
         "<style>%s</style>" % STYLE,
         '<rect class="card" width="%d" height="%d" rx="6"/>' % (WIDTH, height),
@@ -110,10 +112,16 @@ def table(found, folder):
         lines.append("| %s | **%s** | %s |" % (label, cells[0], " | ".join(cells[1:])))
     alone = next(row for row in found["rows"] if row["point"] == "latency 8")["figures"]["Weft, lone"]
     source = (
-        "\nTwo %s of one host, medians of alternating rounds ([%s](%s%s)); messages of 8 bytes follow each other, an isolated"
-        '\none takes %s us. Repeat it on your GPUs: `make gpu-bench PEERS="--openmpi FOLDER --ucx FOLDER --nccl FOLDER"`.'
+        "\n%s, medians of alternating rounds (%s); messages of 8 bytes follow each other,"
+        "\nan isolated one takes %s us. Repeat it on your GPUs: `make gpu-bench PEERS=FOLDER`."
     )
-    return "\n".join(lines) + "\n" + source % (found["gpu"], RESULT, folder, RESULT, number(alone)) + "\n"
+    link = results.link(RESULT, folder)
+    return (
+        "\n".join(lines)
+        + "\n"
+        + source % (results.dated("Two %s of one host" % found["gpu"], found), link, number(alone))
+        + "\n"
+    )
 
 
 def outputs(root):
