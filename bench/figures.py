@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import comparison
 import host as host_program
-from peer_programs import BENCH, ROOT, Failure, commit_of, execute
+from peer_programs import BENCH, NVLS, ROOT, Failure, commit_of, execute
 
 FOLDER = os.path.join(BENCH, "results", "figures")
 GRACE_S = 15  # of a program that ends by itself at its limit, before it is killed
@@ -167,7 +167,7 @@ def compared(site, program, ranks, options, rounds, end):
         words = [os.path.join(site.weft, "bin", "weft"), "bench", program, *options, "-n", str(ranks)]
         compilers = [os.path.join(site.found[one], "bin", "mpicc") for one in (OPEN_MPI, MPICH)]
         words += ["--rounds", str(rounds), "--json", file.name, "--vs", *compilers]
-        execute(words, environment_of(site), max(1, end - time.monotonic()))
+        execute(words, environment(), max(1, end - time.monotonic()))
         with open(file.name, encoding="utf-8") as text:
             return json.load(text)
 
@@ -218,9 +218,9 @@ def file_of(part, site):
     return "%s-%d.json" % (part.name, site.gpus) if part.gpus else part.name + ".json"
 
 
-def environment_of(site):
+def environment():
     """Returns the environment of the parts. Open MPI refuses to start as root without two variables."""
-    return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return {**os.environ, **NVLS, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def reason_against(part, site):
@@ -258,7 +258,7 @@ def measure(part, site, seconds, commit):
             found = part.make(site, seconds)
         else:
             words = [*map(str, part.command(site, seconds)), "--json", path]
-            failed = run(words, environment_of(site), seconds + GRACE_S)
+            failed = run(words, environment(), seconds + GRACE_S)
             if not os.path.exists(path):
                 raise Failure(failed or "it wrote no file")
             with open(path, encoding="utf-8") as file:
@@ -275,11 +275,11 @@ def measure(part, site, seconds, commit):
             os.remove(path)
 
 
-def run(words, environment, seconds):
+def run(words, variables, seconds):
     """Runs a part's program, whose output goes to the terminal; returns and reports its failure. The status of a missed
     required figure is one, too: whether the part has figures, its file decides."""
     try:
-        print(execute(words, environment, seconds), flush=True)
+        print(execute(words, variables, seconds), flush=True)
     except Failure as failure:
         print("figures: %s" % failure, file=sys.stderr, flush=True)
         return str(failure)

@@ -16,7 +16,7 @@ from collections import namedtuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BENCH = os.path.join(ROOT, "bench")
-NVLS = {"NCCL_NVLS_ENABLE": "0"}  # NVLink multicast: off for all libraries, as the report states
+NVLS = {"NCCL_NVLS_ENABLE": "0", "NVSHMEM_DISABLE_NVLS": "1"}  # NVLink multicast: off, as the reports state
 MEBI = 1048576
 SUFFIX = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
