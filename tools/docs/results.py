@@ -96,7 +96,7 @@ def where(found):
     return ("%d x %s" % (gpus, text) if isinstance(gpus, int) and not text[0].isdigit() else text).replace("|", " ")
 
 
-# What charts and tables show of each file of the figures.
+# The figures that charts and tables show of each file.
 SHOWN = {
     "host.json": "host messages and collectives, start of a job", "one-sided-host.json": "one-sided, host memory",
     "beside.json": "comparison with packages", "files.json": "files", "spawn.json": "spawn",
