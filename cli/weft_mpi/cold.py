@@ -74,6 +74,6 @@ def lines(facts):
     for name, text in TOTALS.items():
         yield f"{facts['total_us'][name] / 1e3:10.3f} ms  {text}"
     if facts["parts"]:
-        yield "of the first exchanges and allreduces, by part:"
+        yield "of MPI_Init, the first exchanges and allreduces, by part:"
     for part in facts["parts"]:
         yield f"{part['us'] / 1e3:10.3f} ms  {part['part']:10} {part['help']}"

@@ -23,6 +23,8 @@ Counter mappings("device.cold_mappings_ns", Unit::nanoseconds,
                  "Time in which GPU memory of other processes was mapped");
 Counter closes("device.cold_closes_ns", Unit::nanoseconds,
                "Time in which mappings of GPU memory of other processes were closed");
+Counter streams("device.cold_streams_ns", Unit::nanoseconds,
+                "Time in which streams and graphs for copies and packing were made");
 Counter bounce("device.cold_bounce_ns", Unit::nanoseconds, "Time in which bounce buffers were allocated");
 
 struct Entry {
@@ -34,7 +36,7 @@ struct Entry {
 const std::array kParts = {Entry{"cold.kernels", kernels},   Entry{"cold.resident", resident},
                            Entry{"cold.regions", regions},   Entry{"cold.probes", probes},
                            Entry{"cold.mappings", mappings}, Entry{"cold.closes", closes},
-                           Entry{"cold.bounce", bounce}};
+                           Entry{"cold.bounce", bounce},     Entry{"cold.streams", streams}};
 
 }  // namespace
 

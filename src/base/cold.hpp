@@ -17,6 +17,7 @@ enum class Part : uint8_t {
   mappings,  ///< opening memory of other processes
   closes,    ///< closing it
   bounce,    ///< allocation of bounce buffers
+  streams,   ///< streams and graphs for copies and packing
 };
 
 /// Adds the time from construction to destruction to a part. Parts do not nest.

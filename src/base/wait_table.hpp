@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Wait table: what each rank of a host does in MPI, in shared memory. core/waits writes it; mpiexec and
 // `weft hang` read it from outside, through the descriptor in /proc/PID/fd. The library itself reads
-// only the GPUs of the other ranks (core/gpu_use).
+// only the GPUs of the other ranks (core/gpu_use, p2p/engine/gpu_connections).
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -87,12 +87,21 @@ struct Gpu {
   uint8_t uuid[16];
   char pci[16];  ///< "0000:3b:00.0"
 };
+/// GPU of the CUDA context that the thread had with which the rank connected to the others of its host.
+enum class OwnGpu : uint32_t {
+  unknown,  ///< the rank has not connected
+  none,
+  known,
+  declined  ///< known, but not connected with other GPUs before their first message
+};
 struct Gpus {
   std::atomic<uint32_t> known;     ///< 1: the rank has used a GPU in MPI calls, or has left MPI; stored last
   uint32_t visible;                ///< entries of `gpu`; 0 for a rank that has used none
   std::atomic<uint64_t> used;      ///< bit n: the rank has used GPU n
   std::atomic<uint32_t> reported;  ///< of the first rank of a host: idle GPUs have been reported
   Gpu gpu[kMaxGpus];
+  std::atomic<OwnGpu> own;
+  uint8_t own_uuid[16];  ///< unless it is unknown or none
 };
 
 /// One rank.

@@ -397,7 +397,10 @@ Status create(core::Instance& instance) {
 
 Status connect(core::Instance& instance) {
   Engine& engine = engine_of(instance);
-  return engine.connections.connect(engine.delivery);
+  if (engine.connections.connected()) return {};
+  WEFT_TRY(engine.connections.connect(engine.delivery));
+  engine.gpus.connect();
+  return {};
 }
 
 bool connected(const core::Instance& instance) { return engine_of(instance).connections.connected(); }

@@ -25,12 +25,6 @@ struct Handle {
 };
 static_assert(sizeof(Handle) == sizeof(IpcMemHandle));
 
-/// Sleeps for as many microseconds as the environment variable says.
-void sleep_for(const char* variable) {
-  const char* const us = std::getenv(variable);
-  if (us != nullptr) ::usleep(static_cast<useconds_t>(std::strtoul(us, nullptr, 10)));
-}
-
 bool already_opened(const std::string& handle) {
   for (const auto& [address, allocation] : world().allocations)
     if (allocation.kind == Kind::imported && allocation.handle == handle) return true;

@@ -4,6 +4,7 @@
 
 #include <sched.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -133,6 +134,11 @@ void wait_for_kernels(int device) {
     if (!give_turns()) backoff.wait();
 }
 
+void sleep_for(const char* variable) {
+  const char* const us = std::getenv(variable);
+  if (us != nullptr) ::usleep(static_cast<useconds_t>(std::strtoul(us, nullptr, 10)));
+}
+
 WaitMeter::WaitMeter()
     : resident_(std::any_of(world().streams.begin(), world().streams.end(),
                             [](const StreamObject* stream) {
@@ -198,6 +204,7 @@ Code cuModuleLoadData(Module* handle, const void* image) {
   forbid_unsafe("cuModuleLoadData outside relaxed capture mode");
   if (image == nullptr) return kInvalidValue;
   if (const Code code = accept(image); code != kSuccess) return code;
+  sleep_for("EMUCUDA_MODULE_LOAD_US");
   wait_for_kernels(context->device);
   auto module = std::make_unique<ModuleObject>();
   module->context = context;

@@ -260,6 +260,8 @@ void drain_all();
 uint64_t tick();
 /// Implicit synchronisation of a real driver: waits for all running kernels of the device.
 void wait_for_kernels(int device);
+/// Sleeps for as many microseconds as the environment variable says.
+void sleep_for(const char* variable);
 /// Records a wait if a resident kernel is running when the wait starts.
 class WaitMeter {
  public:

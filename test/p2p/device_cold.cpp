@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The first messages from GPU memory, on a driver where opening a mapping takes 3 ms (ADR 0052): a pair opens
 // one bounce buffer in each direction, memory of the program is mapped once the messages have cost as much,
-// by size, and memory that comes and goes never is. Usage: device_cold auto|one_side|always
+// by size, and memory that comes and goes never is. MPI_Init opens the bounce buffers if each rank has a
+// context on a GPU of its own (ADR 0066). Usage: device_cold auto|one_side|always
+//   device_cold init PEERS GPU...: the ranks have contexts on these GPUs in MPI_Init (-: none), where each
+//   that has one connects with PEERS others; x behind a GPU: the bounce buffer of that rank cannot be
+//   allocated
 #include <mpi.h>
 #include <weft.h>
 
@@ -176,12 +180,45 @@ void test_fresh_allocations() {
   expect(opens.growth() == 0 && mapping_ns.growth() == 0, "memory of one step is not mapped");
 }
 
+/// Selects the GPU of this rank before MPI_Init; false: the rank has none.
+bool select_gpu(const char* gpu) {
+  auto& driver = cuda();
+  if (gpu[0] == '-') return driver.cuCtxSetCurrent(nullptr) != 0;
+  driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(std::atoi(gpu) % driver.devices)]);
+  if (gpu[1] == 'x') driver.fail("cuMemAlloc:1:2");
+  return true;
+}
+
+/// The bounce buffers of `peers` other ranks have been mapped by MPI_Init, and its first messages load no
+/// kernels and map nothing. Without peers the first messages do so.
+void test_connected_by_init(uint64_t peers, int ranks) {
+  expect(counter("gpu.ipc_opens") == peers, "MPI_Init maps another number of bounce buffers");
+  expect(peers == 0 || counter("device.cold_kernels_ns") != 0, "MPI_Init loads no kernels");
+  if (ranks != 2) return;
+  const Counted opens("gpu.ipc_opens"), mapping_ns("device.cold_mappings_ns"),
+      kernels("device.cold_kernels_ns");
+  const Counted closes("gpu.ipc_closes"), bounced("p2p.bounce_messages"), packed("p2p.eager_pack_messages");
+  Buffer out = allocate(kSmall), in = allocate(kSmall);
+  for (unsigned i = 0; i < 20; ++i) exchange(out, in, kSmall, i);
+  expect(opens.growth() == (peers != 0 ? 0 : 1), "first messages map another number of bounce buffers");
+  expect((mapping_ns.growth() == 0 && kernels.growth() == 0) == (peers != 0),
+         "first messages are cold, or not");
+  expect(closes.growth() == 0, "first messages close a mapping");
+  expect(bounced.growth() + packed.growth() == 20, "they are read from the bounce buffer");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   int ranks = 0;
+  const bool init = argc > 1 && std::strcmp(argv[1], "init") == 0;
+  const char* const local = std::getenv("LOCAL_RANK");
+  const bool has_gpu =
+      init && local != nullptr && std::atoi(local) + 3 < argc && select_gpu(argv[std::atoi(local) + 3]);
   weft::test::start(argc, argv, rank, ranks);
-  if (argc > 1 && std::strcmp(argv[1], "always") == 0) {
+  if (init) {
+    test_connected_by_init(has_gpu ? std::strtoull(argv[2], nullptr, 10) : 0, ranks);
+  } else if (argc > 1 && std::strcmp(argv[1], "always") == 0) {
     const Counted opens("gpu.ipc_opens"), bounced("p2p.bounce_messages"), packed("p2p.eager_pack_messages");
     Buffer out = allocate(kSmall), in = allocate(kSmall);
     exchange(out, in, kSmall, 1);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/cold.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "device/cuda/deferred.hpp"
@@ -51,6 +52,7 @@ WorkQueue* find(Context context, unsigned long long id) {
 /// Creates the streams of the copy engines. Creating a stream may wait for all running kernels, so no copy
 /// creates one, when a kernel of the program may wait for a message.
 Status create_streams(WorkQueue& queue, Address flags) {
+  const cold::Timer timer(cold::Part::streams);
   for (size_t i = 0; i < kStreamRoles; ++i) {
     TrackedStream& tracked = queue.streams[i];
     tracked.queue = &queue;
@@ -113,6 +115,7 @@ Status fill(WorkQueue& queue) {
   queue.data = load_data_kernels();
   queue.kernels = load_kernels();
   queue.resident_kernel.open(queue);
+  const cold::Timer timer(cold::Part::streams);
   if (driver().stream_create_with_priority(&queue.cancel_stream, kStreamNonBlocking, kHighestPriority) !=
       kSuccess)
     queue.cancel_stream = nullptr;  // disables cancellable launches, reported as slow paths

@@ -18,6 +18,7 @@ Engine::Engine(core::Instance& owner, const ProtocolTable& protocols, MakePuts m
       failures(*this),
       jobs(*this),
       regions(*this),
+      gpus(*this),
       gpudirect(*this),
       puts(make_puts(*this)) {
   instance.failures.add([this](core::ProcessId process, const Error&) { failures.on_failure(process); });

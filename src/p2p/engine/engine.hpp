@@ -13,6 +13,7 @@
 #include "p2p/engine/delivery.hpp"
 #include "p2p/engine/device_copies.hpp"
 #include "p2p/engine/failures.hpp"
+#include "p2p/engine/gpu_connections.hpp"
 #include "p2p/engine/gpudirect.hpp"
 #include "p2p/engine/job_connections.hpp"
 #include "p2p/engine/loopback.hpp"
@@ -65,6 +66,7 @@ class Engine final : public core::Poller, private ReceivePaths {
   // Shared by protocols.
   Regions regions;
   BouncePool bounce_pool;
+  GpuConnections gpus;
   StagingLimits staging;
   GpuDirect gpudirect;
   std::unique_ptr<AdvertisedReceives> puts;

@@ -116,15 +116,29 @@ bool Regions::send(Transfer& t, const device::Memory& memory, uint32_t to) {
   return true;
 }
 
+bool Regions::announce_bounce(const device::Memory& bounce, uint32_t to) {
+  alignas(8) std::byte storage[kMaxControl];
+  auto& message = *new (storage) ReadyToSend{};
+  message.type = Type::region;
+  message.flags = ReadyToSend::kDevice | ReadyToSend::kBounce;
+  const auto size = append_export(bounce, to, message, storage + sizeof message);
+  if (!size || (message.flags & ReadyToSend::kRegion) == 0) return false;
+  engine_.outgoing.post_control(to, storage, sizeof message + *size);
+  return true;
+}
+
 void Regions::add(uint32_t source, const ReadyToSend& rts) {
   const auto* at = reinterpret_cast<const std::byte*>(&rts + 1);
   Region region;
   std::memcpy(&region, at, sizeof region);
   engine_.importer().store_region(source, region);
-  if ((rts.flags & ReadyToSend::kProbe) == 0) return;
-  Probe probe;
-  std::memcpy(&probe, at + sizeof region, sizeof probe);
-  engine_.importer().store_probe(source, probe);
+  if ((rts.flags & ReadyToSend::kProbe) != 0) {
+    Probe probe;
+    std::memcpy(&probe, at + sizeof region, sizeof probe);
+    engine_.importer().store_probe(source, probe);
+  }
+  if (rts.type == Type::region && (rts.flags & ReadyToSend::kBounce) != 0)
+    engine_.gpus.announced(source, region);
 }
 
 Result<Mapping*> Regions::open(const Transfer& t, const Region& region) {

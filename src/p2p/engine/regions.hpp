@@ -43,6 +43,9 @@ class Regions {
   void cache(Transfer& t);
   /// Sends the peer the region of an allocation, once. Returns false if the peer cannot map it.
   [[nodiscard]] bool send(Transfer& t, const device::Memory& memory, uint32_t to);
+  /// Sends the peer the region of a new bounce buffer, which it maps at once (GpuConnections). Returns false
+  /// if the buffer cannot be exported.
+  [[nodiscard]] bool announce_bounce(const device::Memory& bounce, uint32_t to);
 
   // Receiver.
   /// Stores the region of an RTS. Called on arrival, before matching: a later RTS of the peer, which only

@@ -30,7 +30,8 @@ enum class Type : transport::am::HandlerId {
   cancel,                               ///< cancel an unmatched RTS
   cancel_reply,                         ///< whether the RTS was cancelled
   credit,                               ///< eager bytes consumed so far
-  region,             ///< cuda_ipc::Region of an advertised receive, laid out as after an RTS
+  region,             ///< cuda_ipc::Region of an advertised receive, or of a bounce buffer (kBounce) that the
+                      ///< receiver maps at once, laid out as after an RTS
   chunk_ready,        ///< a chunk is filled in the sender's bounce buffer or pinned memory
   chunk_done,         ///< the receiver has read the chunk
   gdr_check_request,  ///< GPUDirect check: get a test block from the requester's GPU memory
