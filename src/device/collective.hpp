@@ -9,6 +9,7 @@
 #include "device/kernel/blocks.hpp"
 #include "device/kernel/collective.hpp"
 #include "device/kernel/direct.hpp"
+#include "device/kernel/pair_blocks.hpp"
 #include "device/memory.hpp"
 #include "device/pack.hpp"
 
@@ -24,6 +25,8 @@ enum class Protocol : uint8_t { ll, ll128, simple, direct };
 /// Errc::unsupported for shapes beyond the kernel's 32-bit counters.
 [[nodiscard]] Result<kernel::Block> block_of(const Shape& shape, uint64_t bytes, uint32_t word,
                                              uint64_t first);
+/// The layout of `bytes` bytes of a shape without table, in words of `word` bytes. Errors as block_of().
+[[nodiscard]] Result<kernel::enqueue::Runs> strided_runs(const Shape& shape, uint64_t bytes, uint32_t word);
 
 /// Launch slot of one communicator on one GPU, for one collective at a time. Returns to its context on
 /// destruction.
@@ -44,6 +47,7 @@ class CollectiveSlot {
   [[nodiscard]] Status launch(kernel::Collective& call, Protocol protocol, uint32_t blocks, uint32_t threads);
   [[nodiscard]] Status launch(kernel::Direct& call, uint32_t blocks, uint32_t threads);
   [[nodiscard]] Status launch(kernel::Blocks& call, uint32_t blocks, uint32_t threads);
+  [[nodiscard]] Status launch(kernel::PairBlocks& call);
   /// Sets the fields that all calls share: regions, rank, size and timeout. Call before the first
   /// submit_to_resident_kernel().
   void set_config(const kernel::Collective& shared);
@@ -68,8 +72,9 @@ class CollectiveSlot {
   [[nodiscard]] bool can_access(const Memory& memory) const;
 
  private:
-  [[nodiscard]] Status start(kernel::Collective& call, uint8_t kernel, void* parameter, uint32_t blocks,
-                             uint32_t threads);
+  /// `call`: the part of the parameter with resume state, status, epoch and launch.
+  template <class Call>
+  [[nodiscard]] Status start(Call& call, uint8_t kernel, void* parameter, uint32_t blocks, uint32_t threads);
   void swap(CollectiveSlot& other) noexcept {
     std::swap(queue_, other.queue_);
     std::swap(index_, other.index_);

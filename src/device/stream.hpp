@@ -8,7 +8,6 @@
 #include "base/result.hpp"
 #include "device/collective.hpp"
 #include "device/kernel/enqueue.hpp"
-#include "device/kernel/stream_blocks.hpp"
 #include "device/memory.hpp"
 
 namespace weft::device {
@@ -50,7 +49,7 @@ struct UserStream {
 [[nodiscard]] Status enqueue_collective(const UserStream& stream, const kernel::StreamCollective& call,
                                         Protocol protocol, uint32_t blocks, uint32_t threads);
 /// Launches the kernel of a collective that moves blocks.
-[[nodiscard]] Status enqueue_blocks(const UserStream& stream, const kernel::StreamBlocks& call);
+[[nodiscard]] Status enqueue_blocks(const UserStream& stream, const kernel::PairBlocks& call);
 /// Copies n bytes in the stream; both sides must be known to the driver.
 [[nodiscard]] Status enqueue_copy(const UserStream& stream, void* dst, const void* src, size_t n);
 /// Whether the application is capturing the stream into a graph.

@@ -109,17 +109,7 @@ Status check_pinned(const core::Communicator& comm, const device::Memory& memory
 }
 
 Result<contract::Runs> runs_of(const Side& side, uint32_t word) {
-  contract::Runs runs{};
-  if (side.contiguous()) return runs;
-  auto block = device::block_of(side.shape, side.bytes, word, 0);
-  if (!block) return std::move(block).error();
-  const device::kernel::Layout& layout = block->layout;
-  std::copy(std::begin(layout.stride), std::end(layout.stride), runs.stride);
-  std::copy(std::begin(layout.count), std::end(layout.count), runs.count);
-  runs.run = layout.run;
-  runs.dimensions = static_cast<uint16_t>(layout.dimensions);
-  runs.word = static_cast<uint16_t>(word);
-  return runs;
+  return side.contiguous() ? contract::Runs{} : device::strided_runs(side.shape, side.bytes, word);
 }
 
 /// There are as many states as operations of a launch, so one is free.

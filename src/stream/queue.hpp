@@ -47,10 +47,9 @@ class Queue final : public core::StreamState, public core::Poller, private Copie
   [[nodiscard]] Status collective(const coll::Call& call);
   /// The kernel parameter of a collective that moves data between ranks by messages of any sizes. Null on
   /// all ranks: too few thread blocks run at a time.
-  [[nodiscard]] Result<std::unique_ptr<device::kernel::StreamBlocks>> plan_blocks(
-      const coll::Call& call) const;
+  [[nodiscard]] Result<std::unique_ptr<device::kernel::PairBlocks>> plan_blocks(const coll::Call& call) const;
   /// Enqueues the collective of a parameter, which may be used any number of times.
-  [[nodiscard]] Status move_blocks(device::kernel::StreamBlocks& planned);
+  [[nodiscard]] Status move_blocks(device::kernel::PairBlocks& planned);
   /// GPU memory for the reduction that is a barrier.
   [[nodiscard]] void* barrier_word() const;
   /// Makes the stream wait for the requests, which end. `statuses`: empty, or one each.

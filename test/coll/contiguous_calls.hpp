@@ -60,26 +60,44 @@ inline void even_calls(MPI_Comm comm, Buffer& buffer, uint64_t seed) {
   }
 }
 
+/// A contiguous reduction in place in a buffer.
+class Sum {
+ public:
+  static constexpr int kCount = 64;
+  Sum(MPI_Comm comm, Buffer& buffer, uint64_t seed) : buffer_(buffer), seed_(seed), wanted_(kCount) {
+    MPI_Comm_rank(comm, &rank_);
+    MPI_Comm_size(comm, &size_);
+    std::vector<int> values(kCount);
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = mix(seed, rank_, static_cast<int>(i), 1000);
+      for (int other = 0; other < size_; ++other) wanted_[i] += mix(seed, other, static_cast<int>(i), 1000);
+    }
+    Bytes bytes(values.size() * sizeof(int));
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    buffer.write(bytes, 0);
+  }
+  [[nodiscard]] void* data() const { return buffer_.data(); }
+  void check() const {
+    const Bytes got = buffer_.read(0, wanted_.size() * sizeof(int));
+    if (std::memcmp(got.data(), wanted_.data(), got.size()) == 0) return;
+    std::fprintf(stderr, "rank %d of %d: wrong sum, seed %llu\n", rank_, size_,
+                 static_cast<unsigned long long>(seed_));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+
+ private:
+  Buffer& buffer_;
+  uint64_t seed_;
+  int rank_ = 0, size_ = 0;
+  std::vector<int> wanted_;
+};
+
 /// A contiguous reduction between the calls of other layouts, in the order of `stream` unless it is null.
 inline void plain_calls(MPI_Comm comm, Buffer& buffer, uint64_t seed, Stream stream = nullptr) {
-  int rank, size;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &size);
-  std::vector<int> values(64), wanted(64);
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = mix(seed, rank, static_cast<int>(i), 1000);
-    for (int other = 0; other < size; ++other) wanted[i] += mix(seed, other, static_cast<int>(i), 1000);
-  }
-  Bytes bytes(values.size() * sizeof(int));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  buffer.write(bytes, 0);
-  MPI_Allreduce(MPI_IN_PLACE, buffer.data(), 64, MPI_INT, MPI_SUM, comm);
+  const Sum sum(comm, buffer, seed);
+  MPI_Allreduce(MPI_IN_PLACE, sum.data(), Sum::kCount, MPI_INT, MPI_SUM, comm);
   if (stream != nullptr) weft::test::enqueued::poll_until_idle(stream);
-  const Bytes got = buffer.read(0, bytes.size());
-  if (std::memcmp(got.data(), wanted.data(), got.size()) == 0) return;
-  std::fprintf(stderr, "rank %d of %d: wrong sum, seed %llu\n", rank, size,
-               static_cast<unsigned long long>(seed));
-  MPI_Abort(MPI_COMM_WORLD, 1);
+  sum.check();
 }
 
 }  // namespace layouts

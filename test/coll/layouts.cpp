@@ -3,7 +3,8 @@
 // other ones at the sender than at the receiver, blocking, nonblocking and persistent, on new and reused
 // memory, with other collectives between them; compared with the same calls on host memory. usage: layouts
 // rounds COUNT SEED; layouts seconds TIME [SEED]. TEST_STREAM: calls in the order of a stream, which kernels
-// execute, some of them in replayed graphs.
+// execute, some of them in replayed graphs. TEST_MIXED: on communicators with a stream, which executes
+// reductions meanwhile. TEST_PAIRS: mostly regular types, which pairs of ranks move.
 #include <mpi.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,12 +85,12 @@ class Trial {
     base_ = &element(draw);
     root_ = draw.below(size_);
     numbers_ = draw.number();
-    static const int kSizes[] = {0, 1, 2, 3, 7, 24, 100, 360, 1000, 5040, 20000};
-    n_ = kSizes[draw.below(small ? 9 : 11)];
+    static const int kSizes[] = {0, 1, 2, 3, 7, 24, 100, 360, 1000, 5040, 20000, 60000};
+    n_ = kSizes[draw.below(small ? 9 : 12)];
     in_place_ = draw.one_in(4);
     send_ = Side();
     receive_ = Side();
-    Types types(in_stream_ != nullptr);
+    Types types(in_stream_ != nullptr || (pairs_ && !draw.one_in(4)));
     lay_out(draw, own, types);
     const size_t sent = send_.bytes + 64, received = receive_.bytes + 64;
     Memory::grow(memory.send, sent, own.one_in(4));
@@ -162,6 +164,7 @@ class Trial {
   const MPI_Comm *plain_, *in_stream_;
   const MPI_Comm* comms_ = plain_;
   Stream stream_;
+  const bool pairs_ = std::getenv("TEST_PAIRS") != nullptr;
   int rank_ = 0, size_ = 1;
   uint64_t seed_ = 0, numbers_ = 0;
   What what_ = alltoallw;
@@ -303,10 +306,14 @@ void check_use(long rounds) {
   if (weft::test::cuda().block_collectives == nullptr) return;
   const unsigned long blocks = weft::test::cuda().block_collectives(),
                       direct = weft::test::cuda().direct_collectives();
+  const unsigned long pairs = weft::test::cuda().pair_collectives();
   const auto wanted = static_cast<unsigned long>(rounds);
-  if (blocks >= wanted && (std::getenv("TEST_DIRECT") == nullptr || direct >= wanted / 4)) return;
-  std::fprintf(stderr, "%ld rounds, but kernels moved blocks %lu times, %lu in mapped buffers\n", rounds,
-               blocks, direct);
+  if (blocks >= wanted && (std::getenv("TEST_DIRECT") == nullptr || direct >= wanted / 4) &&
+      (std::getenv("TEST_PAIRS") == nullptr || pairs >= wanted))
+    return;
+  std::fprintf(stderr,
+               "%ld rounds, but kernels moved blocks %lu times, %lu in mapped buffers, %lu by pairs\n",
+               rounds, blocks, direct, pairs);
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
@@ -358,6 +365,39 @@ void run_in_stream(const Comms& plain, Buffer& buffer, Memory& memory, uint64_t 
   comms.free();
 }
 
+/// Calls by the host on communicators with a stream, and reductions in that stream.
+void run_mixed(const Comms& plain, Buffer& buffer, Memory& memory, uint64_t seed, bool small) {
+  weft::test::enqueued::Stream stream = nullptr;
+  MPIX_Stream mpi_stream = MPIX_STREAM_NULL;
+  weft::test::enqueued::make_stream(stream, mpi_stream);
+  Comms comms{};
+  for (size_t i = 0; i < std::size(comms.all); ++i)
+    if (MPIX_Stream_comm_create(plain.all[i], mpi_stream, &comms.all[i]) != MPI_SUCCESS)
+      MPI_Abort(MPI_COMM_WORLD, 1);
+  {
+    Buffer enqueued(Buffer::Kind::device, 4096, device);
+    Trial trial(comms);
+    for (uint64_t i = 0; i < 8; ++i) {
+      const auto at = [&](int what, int n) { return mix(seed, static_cast<int>(i), what, n); };
+      MPI_Comm const comm = comms.all[static_cast<size_t>(at(5, 3))];
+      std::optional<layouts::Sum> sum;
+      if (at(6, 2) == 0) {
+        sum.emplace(comm, enqueued, seed * 7 + i);
+        MPIX_Allreduce_enqueue(MPI_IN_PLACE, sum->data(), layouts::Sum::kCount, MPI_INT, MPI_SUM, comm);
+      }
+      trial.run(seed + i, memory, small);
+      if (at(7, 2) == 0) plain_calls(comm, buffer, seed + i);
+      if (at(8, 6) == 0) even_calls(comm, buffer, seed + i);
+      if (!sum) continue;
+      weft::test::enqueued::poll_until_idle(stream);
+      sum->check();
+    }
+  }
+  comms.free();
+  MPIX_Stream_free(&mpi_stream);
+  weft::test::enqueued::driver().cuStreamDestroy_v2(stream);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -380,6 +420,8 @@ int main(int argc, char** argv) {
           MPI_Comm_dup(comm, &comms.all[0]);
           if (in_stream) {
             run_in_stream(comms, plain, memory, seed, small);
+          } else if (std::getenv("TEST_MIXED") != nullptr) {
+            run_mixed(comms, plain, memory, seed, small);
           } else {
             Trial trial(comms);
             for (uint64_t i = 0; i < 8; ++i) {

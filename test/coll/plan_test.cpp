@@ -6,11 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <random>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "coll/gpu/direct_buffers.hpp"
+#include "coll/gpu/pair_blocks.hpp"
 #include "coll/gpu/rank_gpus.hpp"
 #include "core/op.hpp"
 #include "datatype/predefined.hpp"
@@ -112,6 +115,82 @@ TEST_P(PlanTest, BlocksLeaveRoomForTheOtherRanks) {
     }
     EXPECT_GE(reached, std::min(most, 64u)) << name(what) << ": fewer blocks than allowed";
   }
+}
+
+using device::kernel::PairBlocks;
+
+/// The parameters of all ranks for contiguous messages of bytes[from][to].
+std::vector<std::unique_ptr<PairBlocks>> plan_pairs(const std::vector<std::vector<uint64_t>>& bytes,
+                                                    const RegionCapacity& capacity) {
+  std::vector<std::unique_ptr<PairBlocks>> all;
+  for (uint32_t rank = 0; rank < bytes.size(); ++rank) {
+    BlockShapes shapes;
+    const auto add = [](std::vector<BlockShapes::Entry>& list, uint32_t peer, uint64_t n) {
+      if (n == 0) return;
+      const device::Shape shape = device::contiguous_shape(reinterpret_cast<void*>(uint64_t{1} << 40));
+      list.push_back({peer, device::word_of(shape, n), n, 0, shape, 0, 0});
+    };
+    for (uint32_t peer = 0; peer < bytes.size(); ++peer) {
+      add(shapes.sent, peer, bytes[rank][peer]);
+      add(shapes.received, peer, bytes[peer][rank]);
+    }
+    Call call;
+    call.rank = static_cast<int>(rank);
+    call.size = static_cast<int>(bytes.size());
+    auto planned = pair_blocks(call, shapes, capacity);
+    EXPECT_TRUE(planned.ok());
+    all.push_back(std::move(*planned));
+  }
+  return all;
+}
+
+/// The thread blocks of a pair move every byte of a message once, in chunks that fit a region.
+void expect_whole(const PairBlocks& planned, uint32_t peer, uint64_t bytes, uint64_t simple) {
+  const auto split = planned.split(peer);
+  uint64_t moved = 0;
+  for (uint32_t round = 0; split.chunk_bytes != 0; ++round) {
+    const uint64_t before = moved;
+    for (uint32_t k = 0; k < split.blocks; ++k) {
+      const auto range = PairBlocks::chunk(split, bytes, round, k);
+      EXPECT_TRUE(range.count == 0 || range.first == moved);
+      moved += range.count;
+    }
+    if (moved == before) break;
+  }
+  EXPECT_EQ(moved, split.chunk_bytes != 0 ? bytes : 0);
+  EXPECT_LE(split.chunk_bytes, planned.chunk_stride);
+  const uint64_t last = planned.slot(0, 1, 1, planned.most_blocks - 1u) - planned.regions[0];
+  EXPECT_LE(last + planned.chunk_stride, device::kernel::RegionLayout::kClearedBytes + simple);
+}
+
+TEST(PairBlocksTest, BothRanksDivideTheirMessagesAlike) {
+  std::mt19937_64 random(1);
+  for (const uint32_t size : {2u, 3u, 4u, 12u, 16u})
+    for (const uint32_t most : {0u, size, 40u})
+      for (int round = 0; round < 20; ++round) {
+        std::vector<std::vector<uint64_t>> bytes(size, std::vector<uint64_t>(size));
+        for (auto& row : bytes)
+          for (uint64_t& n : row) n = random() % 3 == 0 ? 0 : random() % (uint64_t{1} << random() % 26);
+        RegionCapacity capacity = RegionCapacity::of_region(size, true, kSimpleBytes);
+        capacity.max_blocks = most;
+        const auto all = plan_pairs(bytes, capacity);
+        for (uint32_t rank = 0; rank < size; ++rank) {
+          const PairBlocks& own = *all[rank];
+          EXPECT_LE(own.thread_blocks(), most == 0 ? PairBlocks::kAllBlocks : most);
+          bool ll = false, simple = false;
+          for (uint32_t peer = 0; peer < size; ++peer) {
+            const auto here = own.split(peer), there = all[peer]->split(rank);
+            EXPECT_EQ(here.blocks, there.blocks);
+            EXPECT_EQ(here.chunk_bytes, there.chunk_bytes);
+            EXPECT_EQ(here.blocks == 0, bytes[rank][peer] + bytes[peer][rank] == 0);
+            expect_whole(own, peer, std::max(bytes[rank][peer], bytes[peer][rank]), kSimpleBytes);
+            if (peer == rank || here.blocks == 0) continue;
+            (here.chunk_bytes == 0 ? ll : simple) = true;
+          }
+          EXPECT_EQ(own.ll, ll);
+          EXPECT_EQ(own.simple, simple);
+        }
+      }
 }
 
 RankGpu gpu(uint8_t number, uint32_t multiprocessors, uint32_t known_ranks = 1) {

@@ -54,6 +54,7 @@ bool load(Cuda& cuda) {
   find(library, "emucuda_resident_kernel_calls", cuda.resident_kernel_calls);
   find(library, "emucuda_direct_collectives", cuda.direct_collectives);
   find(library, "emucuda_block_collectives", cuda.block_collectives);
+  find(library, "emucuda_pair_collectives", cuda.pair_collectives);
   find(library, "emucuda_ll128_collectives", cuda.ll128_collectives);
   find(library, "emucuda_kernels", cuda.kernels);
   find(library, "emucuda_images", cuda.images);

@@ -108,6 +108,7 @@ struct Cuda {
   unsigned long (*resident_kernel_calls)() = nullptr;
   unsigned long (*direct_collectives)() = nullptr;
   unsigned long (*block_collectives)() = nullptr;
+  unsigned long (*pair_collectives)() = nullptr;
   unsigned long (*ll128_collectives)() = nullptr;
   void (*kernels)(unsigned) = nullptr;
   unsigned long (*images)(unsigned long*) = nullptr;

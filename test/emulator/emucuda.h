@@ -34,8 +34,9 @@ unsigned long emucuda_batch_copies(void);
 unsigned long emucuda_resident_kernel_calls(void);
 /// Number of collectives with the direct protocol.
 unsigned long emucuda_direct_collectives(void);
-/* Launches of the kernel for blocks of any layout. */
+/* Launches of the kernels for blocks of any layout; by pairs of ranks, without enqueued calls. */
 unsigned long emucuda_block_collectives(void);
+unsigned long emucuda_pair_collectives(void);
 /// Number of completed collective kernels. `late`: launches that timed out.
 unsigned long emucuda_collectives(unsigned long* late);
 /// Makes resident kernels exit at random times, with this seed; 0: off.

@@ -253,6 +253,10 @@ EMUCUDA_CONTROL unsigned long emucuda_block_collectives(void) {
   const auto lock = lock_world();
   return world().block_collectives;
 }
+EMUCUDA_CONTROL unsigned long emucuda_pair_collectives(void) {
+  const auto lock = lock_world();
+  return world().pair_collectives;
+}
 EMUCUDA_CONTROL unsigned long emucuda_collectives(unsigned long* late) {
   const auto lock = lock_world();
   *late = world().timed_out_collectives;

@@ -54,12 +54,15 @@ std::unique_ptr<Kernel> create_collective_ll(ContextObject& context, void** para
 std::unique_ptr<Kernel> create_collective_ll128(ContextObject& context, void** parameters);
 std::unique_ptr<Kernel> create_stream_ll(ContextObject& context, void** parameters);
 std::unique_ptr<Kernel> create_stream_simple(ContextObject& context, void** parameters);
-[[nodiscard]] std::unique_ptr<Kernel> create_stream_blocks(ContextObject& context, void** parameters);
 /// Creates the collective of a resident-kernel command; null: memory not accessible.
 std::unique_ptr<Kernel> create_call(ContextObject& context, uint64_t slot_configs, const uint32_t* words);
 std::unique_ptr<Kernel> create_collective_simple(ContextObject& context, void** parameters);
 std::unique_ptr<Kernel> create_collective_direct(ContextObject& context, void** parameters);
 std::unique_ptr<Kernel> create_collective_blocks(ContextObject& context, void** parameters);
+
+// pair_blocks.cpp
+[[nodiscard]] std::unique_ptr<Kernel> create_pairs(ContextObject& context, void** parameters);
+[[nodiscard]] std::unique_ptr<Kernel> create_stream_pairs(ContextObject& context, void** parameters);
 
 /// Creates the stream operation of a launch. The kernel must belong to `context`, unless that is null. Loads
 /// the kernel if necessary.

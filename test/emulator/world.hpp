@@ -175,6 +175,7 @@ struct World {
   unsigned next_channel = 0;
   uint64_t submissions = 0;
   unsigned long block_collectives = 0;  // launches, of blocks of any layout
+  unsigned long pair_collectives = 0;   // launches by the host among these, by pairs of ranks
   struct RemoteWrite {
     uintptr_t address;
     std::string data;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "coll/schedule/hints.hpp"
 #include "datatype/shape.hpp"
 
 namespace weft::coll::gpu {
@@ -14,49 +15,58 @@ namespace {
 using device::kernel::Block;
 using device::kernel::Blocks;
 using Entry = BlockShapes::Entry;
+using Entries = std::vector<Entry>;
 
 config::Choice layouts_enabled{
     "coll.gpu_layouts",
     0,
     {"auto", "on", "off"},
     "Collectives on noncontiguous device buffers, or with several edges between "
-    "two neighbors, by kernels: auto (from three ranks on), on, off (by messages)."};
+    "two neighbors, by kernels: auto (large messages from three ranks on), on, off (by messages)."};
+config::Size pairs_max{
+    "coll.gpu_layouts_pairs_max_bytes", 4 << 20, 0, kMostLayoutBytes,
+    "Largest message in bytes of collectives on strided device buffers for which each two ranks choose a "
+    "protocol for the messages between them, at any number of ranks; 0: all ranks choose one protocol."};
 constexpr int kLeastRanks = 3;  // between two H200 messages take 0.4 to 1.4 times as long (ADR 0059)
 
 /// The shapes of the blocks of a call.
 class ShapeSink final : public BlockSink {
  public:
-  explicit ShapeSink(const device::Memory& near) : near_(near) {}
+  ShapeSink(size_t most, const DescribeBlock& describe) : most_(most), describe_(describe) {}
   void send(int to, const p2p::Buffer& block) override { add(shapes_.sent, to, block); }
   void receive(int from, const p2p::Buffer& block) override { add(shapes_.received, from, block); }
   /// Sorts the blocks by peers; fills in their positions in the messages.
-  Result<BlockShapes> take() {
+  Result<BlockShapes> take(uint32_t rank) {
     WEFT_TRY(std::move(failed_));
     arrange(shapes_.sent);
     arrange(shapes_.received);
+    WEFT_TRY(match_own(rank));
     return std::move(shapes_);
   }
 
  private:
-  void add(std::vector<Entry>& list, int peer, const p2p::Buffer& block) {
+  void add(Entries& list, int peer, p2p::Buffer block) {
     if (!failed_.ok() || empty(block)) return;
-    if (shapes_.sent.size() + shapes_.received.size() == Blocks::kMost) {
-      failed_ = Error(Errc::unsupported, "a rank has more than " + std::to_string(Blocks::kMost) + " blocks");
+    if (shapes_.sent.size() + shapes_.received.size() == most_) {
+      failed_ = Error(Errc::unsupported, "a rank sends and receives more than " + std::to_string(most_) +
+                                             " blocks: join blocks by a datatype, or use messages");
       return;
     }
-    auto shape = datatype::shape_of(*block.type, block.count, block.address, 0, near_);
+    block.memory = nullptr;  // that of the whole operand
+    auto shape = describe_(block);
     if (!shape) {
       failed_ = std::move(shape).error();
       return;
     }
+    const auto bytes = static_cast<uint64_t>(packed_bytes(block));
     const int64_t last = (block.count - 1) * block.type->extent();
     const auto address = reinterpret_cast<uint64_t>(block.address);
     const auto low = address + static_cast<uint64_t>(block.type->true_lb() + std::min<int64_t>(last, 0));
     const auto high = address + static_cast<uint64_t>(block.type->true_ub() + std::max<int64_t>(last, 0));
     list.push_back(
-        {static_cast<uint32_t>(peer), static_cast<uint64_t>(packed_bytes(block)), 0, *shape, low, high});
+        {static_cast<uint32_t>(peer), device::word_of(*shape, bytes), bytes, 0, *shape, low, high});
   }
-  static void arrange(std::vector<Entry>& list) {
+  static void arrange(Entries& list) {
     std::stable_sort(list.begin(), list.end(),
                      [](const Entry& a, const Entry& b) { return a.peer < b.peer; });
     for (size_t i = 1; i < list.size(); ++i)
@@ -64,8 +74,24 @@ class ShapeSink final : public BlockSink {
         list[i].first =
             (list[i - 1].first + list[i - 1].bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
   }
+  /// Blocks that this rank sends to itself have the same words on both sides.
+  Status match_own(uint32_t rank) {
+    const auto of_rank = [rank](const Entry& entry) { return entry.peer == rank; };
+    Entries &sent = shapes_.sent, &received = shapes_.received;
+    auto from = std::find_if(sent.begin(), sent.end(), of_rank);
+    auto to = std::find_if(received.begin(), received.end(), of_rank);
+    for (; from != sent.end() && of_rank(*from); ++from, ++to) {
+      if (to == received.end() || !of_rank(*to) || to->bytes != from->bytes) return unequal();
+      from->word = to->word = std::min(from->word, to->word);
+    }
+    return to != received.end() && of_rank(*to) ? unequal() : Status();
+  }
+  static Status unequal() {
+    return Error(Errc::truncate, "the blocks of this rank to itself have different sizes on both sides");
+  }
 
-  const device::Memory& near_;
+  size_t most_;
+  const DescribeBlock& describe_;
   BlockShapes shapes_;
   Status failed_;
 };
@@ -76,14 +102,14 @@ class Table {
   explicit Table(const device::kernel::Collective& collective) : blocks_(std::make_unique<Blocks>()) {
     blocks_->call = collective;
   }
-  /// Appends blocks by peers, in words of at most words[i] bytes. `starts`: first block of each peer.
-  Status add(const std::vector<Entry>& list, const std::vector<uint32_t>& words, uint8_t* starts) {
+  /// Appends blocks by peers. `starts`: first block of each peer.
+  Status add(const Entries& list, uint8_t* starts) {
     size_t i = 0;
     for (uint32_t peer = 0; peer <= device::kernel::Collective::kRanks; ++peer) {
       starts[peer] = static_cast<uint8_t>(used_);
       for (; i < list.size() && list[i].peer == peer; ++i) {
         if (used_ == Blocks::kMost) return Error(Errc::unsupported, "the messages have too many blocks");
-        auto block = device::block_of(list[i].shape, list[i].bytes, words[i], list[i].first);
+        auto block = device::block_of(list[i].shape, list[i].bytes, list[i].word, list[i].first);
         if (!block) return std::move(block).error();
         blocks_->blocks[used_++] = *block;
       }
@@ -98,56 +124,49 @@ class Table {
   size_t used_ = 0;
 };
 
-std::vector<uint32_t> words_of(const std::vector<Entry>& list) {
-  std::vector<uint32_t> words;
-  for (const Entry& entry : list) words.push_back(device::word_of(entry.shape, entry.bytes));
-  return words;
-}
-
 Error unequal_blocks() {
   return Error(Errc::unsupported, "blocks between two ranks have different sizes on both sides");
 }
 
-/// Index of the first block of `peer`.
-size_t first_of(const std::vector<Entry>& list, uint32_t peer) {
-  return static_cast<size_t>(
-      std::find_if(list.begin(), list.end(), [&](const Entry& entry) { return entry.peer >= peer; }) -
-      list.begin());
-}
-
-/// Blocks that this rank sends to itself have the same words on both sides.
-Status match_own(const BlockShapes& shapes, uint32_t rank, std::vector<uint32_t>& from,
-                 std::vector<uint32_t>& to) {
-  size_t i = first_of(shapes.sent, rank), k = first_of(shapes.received, rank);
-  const size_t sent_end = first_of(shapes.sent, rank + 1), received_end = first_of(shapes.received, rank + 1);
-  if (sent_end - i != received_end - k) return unequal_blocks();
-  for (; i < sent_end; ++i, ++k) {
-    if (shapes.sent[i].bytes != shapes.received[k].bytes) return unequal_blocks();
-    from[i] = to[k] = std::min(from[i], to[k]);
-  }
-  return {};
-}
-
 Result<std::unique_ptr<Blocks>> packed_blocks(const BlockShapes& shapes,
                                               const device::kernel::Collective& collective) {
-  std::vector<uint32_t> from = words_of(shapes.sent), to = words_of(shapes.received);
-  WEFT_TRY(match_own(shapes, collective.rank, from, to));
   Table table(collective);
-  WEFT_TRY(table.add(shapes.sent, from, table.get().from));
-  WEFT_TRY(table.add(shapes.received, to, table.get().to));
+  WEFT_TRY(table.add(shapes.sent, table.get().from));
+  WEFT_TRY(table.add(shapes.received, table.get().to));
   return table.take();
+}
+
+bool has_table(const Entries& list) {
+  return std::any_of(list.begin(), list.end(),
+                     [](const Entry& entry) { return entry.shape.table != nullptr; });
 }
 
 }  // namespace
 
-Result<BlockShapes> block_shapes(const Call& call, const device::Memory& near) {
-  ShapeSink sink(near);
+Result<BlockShapes> block_shapes(const Call& call, size_t most, const DescribeBlock& describe) {
+  ShapeSink sink(most, describe);
   visit_blocks(call, sink);
-  return sink.take();
+  return sink.take(static_cast<uint32_t>(call.rank));
+}
+
+Result<BlockShapes> block_shapes(const Call& call, const device::Memory& near) {
+  return block_shapes(call, Blocks::kMost, [&near](const p2p::Buffer& block) {
+    return datatype::shape_of(*block.type, block.count, block.address, 0, near);
+  });
+}
+
+bool moves_layouts_by_blocks(const Call& call) {
+  return layouts_enabled.is("on") || (layouts_enabled.is("auto") && call.size >= kLeastRanks);
+}
+
+bool moves_layouts_by_pairs(const Call& call, uint64_t largest, Layouts layouts) {
+  // A broadcast has one message, whose sender does not wait.
+  return layouts == Layouts::strided && !layouts_enabled.is("off") && largest <= value_for(call, pairs_max) &&
+         call.what != Collective::bcast;
 }
 
 bool supports_layouts(const Call& call) {
-  const bool chosen = layouts_enabled.is("on") || (layouts_enabled.is("auto") && call.size >= kLeastRanks);
+  const bool chosen = moves_layouts_by_blocks(call) || moves_layouts_by_pairs(call, 1, Layouts::strided);
   return call.op == nullptr && chosen && 2 * call.size <= static_cast<int>(Blocks::kMost);
 }
 
@@ -156,11 +175,10 @@ std::optional<Layouts> movable_layouts(const Call& call, const device::Memory& n
   auto shapes = block_shapes(call, near);
   if (!shapes) return std::nullopt;
   device::kernel::Collective sample{};
-  sample.rank = static_cast<uint32_t>(call.rank);
   if (!packed_blocks(*shapes, sample)) return std::nullopt;
-  const bool tables = std::any_of(shapes->received.begin(), shapes->received.end(),
-                                  [](const Entry& entry) { return entry.shape.table != nullptr; });
-  return tables ? Layouts::tables : Layouts::strided;
+  return has_table(shapes->received) ? Layouts::tables
+         : has_table(shapes->sent)   ? Layouts::sent_tables
+                                     : Layouts::strided;
 }
 
 Result<std::unique_ptr<Blocks>> packed_blocks(const Call& call, const device::kernel::Collective& collective,
@@ -170,18 +188,17 @@ Result<std::unique_ptr<Blocks>> packed_blocks(const Call& call, const device::ke
   return packed_blocks(*shapes, collective);
 }
 
-Result<std::unique_ptr<Blocks>> stored_blocks(const BlockShapes& shapes, const std::vector<Entry>& targets,
+Result<std::unique_ptr<Blocks>> stored_blocks(const BlockShapes& shapes, const Entries& targets,
                                               const device::kernel::Collective& collective) {
   if (targets.size() != shapes.sent.size()) return unequal_blocks();
-  std::vector<uint32_t> words = words_of(shapes.sent);
-  for (size_t i = 0; i < targets.size(); ++i) {
-    if (targets[i].peer != shapes.sent[i].peer || targets[i].bytes != shapes.sent[i].bytes)
-      return unequal_blocks();
-    words[i] = std::min(words[i], device::word_of(targets[i].shape, targets[i].bytes));
+  Entries from = shapes.sent, to = targets;
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (to[i].peer != from[i].peer || to[i].bytes != from[i].bytes) return unequal_blocks();
+    from[i].word = to[i].word = std::min(from[i].word, device::word_of(to[i].shape, to[i].bytes));
   }
   Table table(collective);
-  WEFT_TRY(table.add(shapes.sent, words, table.get().from));
-  WEFT_TRY(table.add(targets, words, table.get().to));
+  WEFT_TRY(table.add(from, table.get().from));
+  WEFT_TRY(table.add(to, table.get().to));
   table.get().direct = 1;
   return table.take();
 }

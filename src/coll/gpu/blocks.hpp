@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Blocks of any layout: the kernel parameter of calls that move vectors, subarrays, indexed and struct types,
-// or several blocks between two ranks (device/kernel/blocks.hpp). Threading: under the instance lock.
+// Blocks of any layout: the kernel parameters of calls that move vectors, subarrays, indexed and struct
+// types, or several blocks between two ranks (device/kernel/blocks.hpp). Threading: under the instance lock.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -17,20 +18,31 @@ namespace weft::coll::gpu {
 struct BlockShapes {
   struct Entry {
     uint32_t peer;
+    uint32_t word;          ///< bytes of the largest words; for a block of this rank to itself, of both sides
     uint64_t bytes, first;  ///< packed size; byte of the message at which the block begins
     device::Shape shape;
     uint64_t low, high;  ///< range of its addresses
   };
   std::vector<Entry> sent, received;
 };
-/// Errc::unsupported with the reason, for layouts beyond the limits of the kernel, or more than Blocks::kMost
-/// blocks.
+/// Returns the shape of a block, which has no location (Buffer::memory).
+using DescribeBlock = std::function<Result<device::Shape>(const p2p::Buffer& block)>;
+/// An error of `describe`; Errc::truncate: messages of this rank to itself have other blocks on both sides;
+/// Errc::unsupported: there are more than `most` blocks.
+[[nodiscard]] Result<BlockShapes> block_shapes(const Call& call, size_t most, const DescribeBlock& describe);
+/// For kernels on the GPU of `near`, with tables of runs. Errc::unsupported with the reason, for layouts
+/// beyond the limits of the kernel, or more than Blocks::kMost blocks.
 [[nodiscard]] Result<BlockShapes> block_shapes(const Call& call, const device::Memory& near);
 
 /// Bytes of the largest message that layouts may have: it has fewer than 2^31 words, also of one byte.
 inline constexpr uint64_t kMostLayoutBytes = uint64_t{1} << 30;
-/// Whether kernels move blocks of any layout in this call if a rank has them; equal on all ranks.
+/// Whether kernels may move blocks of any layout in this call if a rank has them; equal on all ranks.
 [[nodiscard]] bool supports_layouts(const Call& call);
+/// Whether weft_collective_blocks moves them, and not messages.
+[[nodiscard]] bool moves_layouts_by_blocks(const Call& call);
+/// Whether pairs of ranks divide the messages of such a call (pair_blocks.hpp). `largest` and `layouts`: of
+/// all ranks.
+[[nodiscard]] bool moves_layouts_by_pairs(const Call& call, uint64_t largest, Layouts layouts);
 /// The layouts of a rank's blocks; nullopt: kernels cannot move them. Creates their tables of runs.
 [[nodiscard]] std::optional<Layouts> movable_layouts(const Call& call, const device::Memory& near);
 

@@ -173,8 +173,10 @@ bool wants_direct_buffers(const Call& call, uint64_t largest, Layouts layouts) {
     const bool in_place =
         call.in_place && (call.what == alltoall || call.what == alltoallv || call.what == alltoallw);
     const bool pair = call.size == 2 && layouts == Layouts::contiguous;
-    return supports_layouts(call) && largest <= kMostLayoutBytes && layouts != Layouts::tables &&
-           call.what != bcast && !in_place && (!pair || value_for(call, crossover::direct_min) == 0) &&
+    return moves_layouts_by_blocks(call) && supports_layouts(call) &&
+           !moves_layouts_by_pairs(call, largest, layouts) && largest <= kMostLayoutBytes &&
+           layouts != Layouts::tables && call.what != bcast && !in_place &&
+           (!pair || value_for(call, crossover::direct_min) == 0) &&
            largest * (ranks - 1) >= value_for(call, crossover::direct_min);
   }
   if (is_one_message(call)) return false;

@@ -301,6 +301,14 @@ Status Domain::launch() {
   collective.epoch = epoch_;
   collective.timeout_ns = own_timeout_ns();
   collective.launch = launches_;
+  if (running_->pairs != nullptr) {
+    device::kernel::PairBlocks& pairs = *running_->pairs;
+    std::copy(resources_.regions.begin(), resources_.regions.end(), pairs.regions);
+    pairs.epoch = epoch_;
+    pairs.timeout_ns = own_timeout_ns();
+    pairs.launch = launches_;
+    return resources_.slot.launch(pairs);
+  }
   if (running_->layouts != nullptr) {
     running_->layouts->call = collective;
     return resources_.slot.launch(*running_->layouts, running_->blocks, running_->threads);

@@ -18,7 +18,7 @@ Plan Domain::plan(const Call& call, uint64_t largest, bool resident_running, Lay
   capacity.resident_running = resident_running;
   capacity.max_blocks = resources_.max_blocks;
   if (layouts != Layouts::contiguous)
-    return make_layouts_plan(call, largest, capacity, resources_.region->memory);
+    return make_layouts_plan(call, largest, layouts, capacity, resources_.region->memory);
   return make_plan(call, largest, capacity);
 }
 

@@ -23,9 +23,10 @@ enum class Location : uint8_t {
 [[nodiscard]] bool has_kernel(const Call& call);
 /// How the blocks of operands lie in memory, as published in a vote; a later one needs more of a kernel.
 enum class Layouts : uint8_t {
-  contiguous,  ///< each message is a contiguous block
-  strided,     ///< several blocks in a message, or strided blocks
-  tables       ///< a table of runs describes a block that this rank receives
+  contiguous,   ///< each message is a contiguous block
+  strided,      ///< several blocks in a message, or strided blocks
+  sent_tables,  ///< a table of runs describes a block that this rank sends
+  tables        ///< a table of runs describes a block that this rank receives
 };
 /// Location of this rank's operands; `memory`: of one of them, if in GPU memory.
 struct Operands {

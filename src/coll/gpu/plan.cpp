@@ -10,6 +10,7 @@
 #include "base/config.hpp"
 #include "coll/gpu/blocks.hpp"
 #include "coll/gpu/messages.hpp"
+#include "coll/gpu/pair_blocks.hpp"
 #include "coll/schedule/crossovers.hpp"
 #include "coll/schedule/hints.hpp"
 #include "device/kernel/copy.hpp"
@@ -190,6 +191,8 @@ uint32_t doorbell_blocks(const Call& call, uint64_t largest) {
 bool kernels_faster(const Call& call, uint64_t largest, Layouts layouts) {
   if (layouts != Layouts::contiguous) {
     if (!supports_layouts(call) || largest > kMostLayoutBytes) return false;
+    if (moves_layouts_by_pairs(call, largest, layouts)) return true;
+    if (!moves_layouts_by_blocks(call)) return false;
     // Tables of runs are packed into chunks at any size, which copy engines outdo for large messages.
     // Messages of a large broadcast are forwarded, and between two ranks its sender does not wait.
     const bool small = largest <= value_for(call, crossover::movement_max);
@@ -237,16 +240,39 @@ Plan make_plan(const Call& call, uint64_t largest, const RegionCapacity& capacit
   return plan;
 }
 
-Plan make_layouts_plan(const Call& call, uint64_t largest, const RegionCapacity& capacity,
-                       const device::Memory& near) {
-  Plan plan;
-  plan.collective = block_messages_of(call);
-  plan_simple(plan, largest, plan.collective.size, 1, capacity, value_for(call, max_blocks_setting));
-  auto blocks = packed_blocks(call, plan.collective, near);
+namespace {
+
+/// Fills in the blocks of a plan, or why this rank cannot run it.
+template <class Blocks>
+void set_blocks(Plan& plan, std::unique_ptr<Blocks>& to, Result<std::unique_ptr<Blocks>> blocks) {
   if (blocks)
-    plan.layouts = std::move(*blocks);
+    to = std::move(*blocks);
   else
     plan.unable = std::move(blocks).error();
+}
+
+Result<std::unique_ptr<device::kernel::PairBlocks>> pairs_of(const Call& call, const RegionCapacity& capacity,
+                                                             const device::Memory& near) {
+  auto shapes = block_shapes(call, near);
+  if (!shapes) return std::move(shapes).error();
+  RegionCapacity of_pairs = capacity;
+  of_pairs.ll = std::min<uint64_t>(capacity.ll, value_for(call, crossover::ll_movement_max));
+  return pair_blocks(call, *shapes, of_pairs);
+}
+
+}  // namespace
+
+Plan make_layouts_plan(const Call& call, uint64_t largest, Layouts layouts, const RegionCapacity& capacity,
+                       const device::Memory& near) {
+  Plan plan;
+  if (moves_layouts_by_pairs(call, largest, layouts) &&
+      most_pair_blocks(capacity.max_blocks, call.size) != 0) {
+    set_blocks(plan, plan.pairs, pairs_of(call, capacity, near));
+    return plan;
+  }
+  plan.collective = block_messages_of(call);
+  plan_simple(plan, largest, plan.collective.size, 1, capacity, value_for(call, max_blocks_setting));
+  set_blocks(plan, plan.layouts, packed_blocks(call, plan.collective, near));
   return plan;
 }
 

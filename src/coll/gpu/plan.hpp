@@ -27,9 +27,10 @@ struct Plan {
   std::optional<device::kernel::Regular>
       command;                   ///< the call as a command, if small enough for the resident kernel
   uint32_t doorbell_blocks = 0;  ///< blocks of the resident kernel for such calls; 0: not eligible
-  std::optional<device::kernel::Direct> direct;     ///< set: in the buffers of all ranks, without regions
-  std::unique_ptr<device::kernel::Blocks> layouts;  ///< set: blocks of any layout
-  Status unable;                                    ///< an error: this rank cannot run the call
+  std::optional<device::kernel::Direct> direct;       ///< set: in the buffers of all ranks, without regions
+  std::unique_ptr<device::kernel::Blocks> layouts;    ///< set: blocks of any layout
+  std::unique_ptr<device::kernel::PairBlocks> pairs;  ///< set: messages that pairs of ranks divide
+  Status unable;                                      ///< an error: this rank cannot run the call
   std::optional<device::kernel::Collective::Message>
       staged_output;      ///< set: output to copy from staging memory
   device::Memory memory;  ///< of an operand
@@ -55,8 +56,9 @@ struct RegionCapacity {
 /// Threads per block such that `blocks` blocks fit on a GPU at once.
 [[nodiscard]] uint32_t threads_for(uint32_t blocks);
 [[nodiscard]] Plan make_plan(const Call& call, uint64_t largest, const RegionCapacity& capacity);
-/// The same if a rank has blocks that are not contiguous; `near`: memory of this rank's GPU.
-[[nodiscard]] Plan make_layouts_plan(const Call& call, uint64_t largest, const RegionCapacity& capacity,
-                                     const device::Memory& near);
+/// The same if a rank has blocks that are not contiguous. `layouts`: of all ranks; `near`: memory of this
+/// rank's GPU.
+[[nodiscard]] Plan make_layouts_plan(const Call& call, uint64_t largest, Layouts layouts,
+                                     const RegionCapacity& capacity, const device::Memory& near);
 
 }  // namespace weft::coll::gpu

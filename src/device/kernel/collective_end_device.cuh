@@ -17,8 +17,8 @@ __device__ __forceinline__ void fence() {
 
 /// Counts the finished blocks of a launch. Returns true in thread 0 of the last block; `late` then tells
 /// whether any block timed out.
-template <Fence whose>
-__device__ inline bool last_block(const Collective& c, bool& late) {
+template <Fence whose, class Call>
+__device__ inline bool last_block(const Call& c, bool& late) {
   if (threadIdx.x != 0) return false;
   auto& resume_state = *reinterpret_cast<Collective::ResumeState*>(c.resume_state);
   if (gridDim.x > 1) {
@@ -33,7 +33,8 @@ __device__ inline bool last_block(const Collective& c, bool& late) {
   return true;
 }
 
-__device__ inline void publish_outcome(const Collective& c, bool late) {
+template <class Call>
+__device__ inline void publish_outcome(const Call& c, bool late) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(c.status),
                "l"(Collective::outcome(c.epoch, c.launch, late))
                : "memory");
@@ -41,8 +42,9 @@ __device__ inline void publish_outcome(const Collective& c, bool late) {
 
 /// Ends the launch of a block; the last block notifies the host. The output lies in the memory of this GPU,
 /// so a GPU-scope fence suffices: flags guard the data sent to other ranks. A system fence costs most of a
-/// microsecond.
-__device__ inline void end(const Collective& c, bool late) {
+/// microsecond. `Call`: a parameter with resume state, status, epoch and launch.
+template <class Call>
+__device__ inline void end(const Call& c, bool late) {
   late = __syncthreads_or(late);
   if (last_block<Fence::own>(c, late)) publish_outcome(c, late);
 }

@@ -28,8 +28,9 @@ Status CollectiveSlots::load() {
   if (code == kSuccess) code = find_function(module_, "weft_collective_direct", kernels_[direct]);
   if (code == kSuccess) code = load_module(Source::blocks, blocks_module_);
   if (code == kSuccess) code = find_function(blocks_module_, "weft_collective_blocks", kernels_[blocks]);
+  if (code == kSuccess) code = find_function(blocks_module_, "weft_collective_pairs", kernels_[pairs]);
   if (code == kSuccess)
-    code = find_function(blocks_module_, "weft_collective_stream_blocks", stream_blocks_kernel_);
+    code = find_function(blocks_module_, "weft_collective_stream_pairs", stream_pairs_kernel_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_ll", stream_ll_kernel_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_simple", stream_simple_kernel_);
   if (code == kSuccess) return {};
@@ -62,6 +63,7 @@ Status CollectiveSlots::make() {
   for (size_t i = 0; i < kKernels; ++i) {
     const size_t parameter = i == direct   ? sizeof(kernel::Direct)
                              : i == blocks ? sizeof(kernel::Blocks)
+                             : i == pairs  ? sizeof(kernel::PairBlocks)
                                            : sizeof(kernel::Collective);
     launchers_[i].open(kernels_[i], parameter, kLaunchShapes, stream);
   }
@@ -201,23 +203,29 @@ Status CollectiveSlot::launch(kernel::Collective& call, Protocol protocol, uint3
   const auto kernel = protocol == Protocol::ll      ? CollectiveSlots::ll
                       : protocol == Protocol::ll128 ? CollectiveSlots::ll128
                                                     : CollectiveSlots::simple;
+  call.blocks = blocks;
   return start(call, kernel, &call, blocks, threads);
 }
 
 Status CollectiveSlot::launch(kernel::Direct& call, uint32_t blocks, uint32_t threads) {
+  call.call.blocks = blocks;
   return start(call.call, cuda::CollectiveSlots::direct, &call, blocks, threads);
 }
 
 Status CollectiveSlot::launch(kernel::Blocks& call, uint32_t blocks, uint32_t threads) {
+  call.call.blocks = blocks;
   return start(call.call, cuda::CollectiveSlots::blocks, &call, blocks, threads);
 }
 
-Status CollectiveSlot::start(kernel::Collective& call, uint8_t kernel, void* parameter, uint32_t blocks,
-                             uint32_t threads) {
+Status CollectiveSlot::launch(kernel::PairBlocks& call) {
+  return start(call, cuda::CollectiveSlots::pairs, &call, call.thread_blocks(), kernel::Collective::kThreads);
+}
+
+template <class Call>
+Status CollectiveSlot::start(Call& call, uint8_t kernel, void* parameter, uint32_t blocks, uint32_t threads) {
   cuda::WorkQueue& queue = as_queue(queue_);
   call.resume_state = queue.collective_slots.resume_state(index_);
   call.status = queue.collective_slots.status_address(index_);
-  call.blocks = blocks;
   command_ = 0;
   expected_status_ = kernel::Collective::outcome(call.epoch, call.launch, false);
   fault_check_at_ = 0;

@@ -158,6 +158,17 @@ Result<kernel::Block> block_of(const Shape& shape, uint64_t bytes, uint32_t word
   return block;
 }
 
+Result<kernel::enqueue::Runs> strided_runs(const Shape& shape, uint64_t bytes, uint32_t word) {
+  auto block = block_of(shape, bytes, word, 0);
+  if (!block) return std::move(block).error();
+  const kernel::Layout& layout = block->layout;
+  return kernel::enqueue::Runs{{layout.stride[0], layout.stride[1], layout.stride[2]},
+                               layout.run,
+                               {layout.count[0], layout.count[1]},
+                               static_cast<uint16_t>(layout.dimensions),
+                               static_cast<uint16_t>(word)};
+}
+
 Result<std::unique_ptr<SegmentTable>> SegmentTable::create(const std::vector<Segment>& segments,
                                                            const Memory& near) {
   auto table = std::make_unique<SegmentTable>();

@@ -130,10 +130,9 @@ Status enqueue_collective(const UserStream& stream, const kernel::StreamCollecti
   });
 }
 
-Status enqueue_blocks(const UserStream& stream, const kernel::StreamBlocks& call) {
-  const uint32_t blocks = std::max<uint32_t>(call.first_block[call.size], 1);  // without messages: to count
-  return launch_collective(stream, call, blocks, kernel::Collective::kThreads,
-                           [](const cuda::CollectiveSlots& slots) { return slots.stream_blocks_kernel(); });
+Status enqueue_blocks(const UserStream& stream, const kernel::PairBlocks& call) {
+  return launch_collective(stream, call, call.thread_blocks(), kernel::Collective::kThreads,
+                           [](const cuda::CollectiveSlots& slots) { return slots.stream_pairs_kernel(); });
 }
 
 Status enqueue_copy(const UserStream& stream, void* dst, const void* src, size_t n) {

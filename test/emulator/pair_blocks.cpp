@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Enqueued exchanges of blocks on the emulated GPU, by the contract of device/kernel/stream_blocks.hpp. The
-// thread blocks advance in turn, each as far as it can.
-#include "device/kernel/stream_blocks.hpp"
+// Exchanges of blocks by pairs of ranks on the emulated GPU, by the contract of
+// device/kernel/pair_blocks.hpp. The thread blocks advance in turn, each as far as it can.
+#include "device/kernel/pair_blocks.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -16,61 +16,40 @@ namespace {
 
 using namespace weft::device::kernel;
 
-class StreamBlocksKernel final : public Kernel {
- public:
-  StreamBlocksKernel(ContextObject& context, void** parameters) : context_(context) {
+class PairKernel : public Kernel {
+ protected:
+  PairKernel(ContextObject& context, void** parameters) : context_(context) {
     std::memcpy(&s_, parameters[0], sizeof s_);
     ++world().block_collectives;
   }
-  [[nodiscard]] std::unique_ptr<Kernel> clone() const override {
-    return std::make_unique<StreamBlocksKernel>(*this);
-  }
 
-  Turn turn(uint64_t) override {
-    failed_ = progressed_ = false;
-    const bool leaves = cancelled();
-    if (!entered_ && !leaves && !enter()) return failed_ ? Turn::illegal_address : Turn::idle;
-    entered_ = true;
-    bool over = true;
-    for (Part& part : parts_) over = (part.ended || advance(part)) && over;
-    if (failed_) return Turn::illegal_address;
-    if (!over && !leaves) return progressed_ ? Turn::worked : Turn::idle;
-    return finish() ? Turn::ended : Turn::illegal_address;
-  }
-
- private:
-  /// A thread block of a pair.
+  /// A thread block of a pair, or of none.
   struct Part {
     uint32_t peer, k;
     PairSplit split;
     bool ended = false, sent = false;
     uint32_t round = 0;
   };
-
-  bool enter() {
-    StreamControl* const own = at<StreamControl>(s_.control(s_.rank), 1);
-    if (own == nullptr) return false;
-    number_ = own->calls + 1;
-    used_ = s_.protocols();
-    const uint64_t needed = StreamBlocks::needed(*own, number_, used_);
-    for (uint32_t peer = 0; peer < s_.size; ++peer)
-      if (peer != s_.rank && own->floor < needed &&
-          __atomic_load_n(&own->finished[peer], __ATOMIC_ACQUIRE) < needed)
-        return false;
+  void begin(const PairCall& call) {
+    call_ = call;
     for (uint32_t peer = 0; peer < s_.size; ++peer) {
       const PairSplit split = s_.split(peer);
-      const uint32_t blocks = s_.first_block[peer + 1] - s_.first_block[peer];
-      if (blocks != split.blocks) abort_weft("broken rule", "a pair of ranks has too few thread blocks");
-      for (uint32_t k = 0; k < blocks; ++k) parts_.push_back({peer, k, split});
+      for (uint32_t k = 0; k < split.blocks; ++k) parts_.push_back({peer, k, split});
     }
-    return true;
+  }
+  /// Returns whether all thread blocks have ended.
+  bool advance() {
+    bool over = true;
+    for (Part& part : parts_) over = (part.ended || advance(part)) && over;
+    return over;
   }
 
+ private:
   /// Returns whether the thread block has ended.
   bool advance(Part& part) {
     if (part.peer == s_.rank)
       copy_own(part);
-    else if (!(part.split.rounds != 0 ? exchange_chunks(part) : exchange_packets(part)))
+    else if (!(part.split.chunk_bytes != 0 ? exchange_chunks(part) : exchange_packets(part)))
       return false;
     progressed_ = part.ended = true;
     return true;
@@ -106,7 +85,7 @@ class StreamBlocksKernel final : public Kernel {
     }
   }
   [[nodiscard]] uint64_t bytes_of(const Part& part, const uint8_t* list) const {
-    return s_.message_bytes(list[part.peer], list[part.peer + 1]);
+    return s_.message_bytes(list, part.peer);
   }
   /// The bytes of a message that this thread block moves in LL packets.
   [[nodiscard]] Range packets_of(const Part& part, const uint8_t* list) const {
@@ -116,13 +95,13 @@ class StreamBlocksKernel final : public Kernel {
   }
 
   bool exchange_packets(Part& part) {
-    const uint32_t flag = StreamCollective::epoch(number_);
+    const uint32_t flag = call_.flag;
     if (!part.sent) {
       const Range r = packets_of(part, s_.from);
       std::vector<char> data(r.count + 8);
       copy(part, s_.from, r, data.data(), true);
       auto* const packets =
-          at<LLPacket>(s_.packets(part.peer, s_.rank, number_) + 2 * r.first, r.count / 8 + 1);
+          at<LLPacket>(s_.packets(part.peer, s_.rank, call_) + 2 * r.first, r.count / 8 + 1);
       for (uint64_t i = 0; 8 * i < r.count && packets != nullptr; ++i) {
         uint64_t word;
         std::memcpy(&word, &data[8 * i], sizeof word);
@@ -133,7 +112,7 @@ class StreamBlocksKernel final : public Kernel {
     }
     const Range r = packets_of(part, s_.to);
     const auto* const packets =
-        at<LLPacket>(s_.packets(s_.rank, part.peer, number_) + 2 * r.first, r.count / 8 + 1);
+        at<LLPacket>(s_.packets(s_.rank, part.peer, call_) + 2 * r.first, r.count / 8 + 1);
     std::vector<char> data(r.count + 8);
     for (uint64_t i = 0; 8 * i < r.count && packets != nullptr; ++i) {
       uint64_t word;
@@ -146,8 +125,10 @@ class StreamBlocksKernel final : public Kernel {
   }
 
   bool exchange_chunks(Part& part) {
-    for (; part.round < part.split.rounds && !failed_; ++part.round, part.sent = false) {
-      const uint64_t mark = StreamBlocks::mark(number_, part.round);
+    const uint64_t longest = std::max(bytes_of(part, s_.from), bytes_of(part, s_.to));
+    for (; PairBlocks::chunk(part.split, longest, part.round, 0).count != 0 && !failed_;
+         ++part.round, part.sent = false) {
+      const uint64_t mark = PairBlocks::mark(call_, part.round);
       if (!part.sent) {
         const Range r = chunk_of(part, s_.from);
         if (char* slot = at<char>(s_.slot(part.peer, s_.rank, part.round, part.k), r.count); slot != nullptr)
@@ -167,17 +148,17 @@ class StreamBlocksKernel final : public Kernel {
     return !failed_;
   }
   [[nodiscard]] Range chunk_of(const Part& part, const uint8_t* list) const {
-    return StreamBlocks::chunk(part.split, bytes_of(part, list), part.round, part.k);
+    return PairBlocks::chunk(part.split, bytes_of(part, list), part.round, part.k);
   }
 
   void copy_own(const Part& part) {
     const uint32_t skipped = s_.to[part.peer] - s_.from[part.peer];
     for (uint32_t i = s_.from[part.peer]; i < s_.from[part.peer + 1]; ++i) {
-      if (s_.bytes(i) != s_.bytes(i + skipped) || s_.word[i] != s_.word[i + skipped])
+      if (s_.bytes(i) != s_.bytes(i + skipped) || s_.form[i].word != s_.form[i + skipped].word)
         abort_weft("broken rule", "the blocks of a message differ between its sides");
       const Range mine = share(s_.blocks[i].words, part.k, part.split.blocks);
-      const uint64_t from = mine.first * s_.word[i];
-      std::vector<char> data(mine.count * s_.word[i]);
+      const uint64_t from = mine.first * s_.form[i].word;
+      std::vector<char> data(mine.count * s_.form[i].word);
       size_t done = 0;
       for_memory(i, from, data.size(), [&](const char* memory, uint64_t n) {
         std::memcpy(data.data() + done, memory, n);
@@ -191,27 +172,7 @@ class StreamBlocksKernel final : public Kernel {
     }
   }
 
-  /// Returns whether the call is cancelled. Writes the beat.
-  bool cancelled() {
-    auto* const beat = at<uint64_t>(s_.beat, 1);
-    if (beat != nullptr)
-      __atomic_store_n(beat, StreamBeat{s_.beat, s_.beat_id}.value(++turns_), __ATOMIC_RELAXED);
-    const auto* const word = at<uint32_t>(s_.cancel & ~Collective::kCancelWord, 1);
-    return word != nullptr && __atomic_load_n(word, __ATOMIC_ACQUIRE) != 0;
-  }
-  bool finish() {
-    StreamControl* const own = at<StreamControl>(s_.control(s_.rank), 1);
-    for (uint32_t peer = 0; peer < s_.size; ++peer) {
-      StreamControl* const there = peer == s_.rank ? nullptr : at<StreamControl>(s_.control(peer), 1);
-      if (there != nullptr) __atomic_store_n(&there->finished[s_.rank], number_, __ATOMIC_RELEASE);
-    }
-    if (own == nullptr || failed_) return false;
-    own->calls = number_;
-    if (used_.ll) own->last_use[number_ % 2] = number_;
-    if (used_.simple) own->last_simple = number_;
-    return true;
-  }
-
+ protected:
   template <class T>
   T* at(uint64_t address, uint64_t count) {
     static T none;
@@ -222,17 +183,118 @@ class StreamBlocksKernel final : public Kernel {
   }
 
   ContextObject& context_;
-  StreamBlocks s_;
+  PairBlocks s_;
   std::vector<Part> parts_;
-  StreamBlocks::Protocols used_{};
-  uint64_t number_ = 0, turns_ = 0;
+  PairCall call_{};
   bool entered_ = false, failed_ = false, progressed_ = false;
+};
+
+/// Of a call that all ranks have entered, which exits on a timeout.
+class EnteredPairs final : public PairKernel {
+ public:
+  EnteredPairs(ContextObject& context, void** parameters) : PairKernel(context, parameters) {
+    ++world().pair_collectives;
+  }
+  Turn turn(uint64_t time) override {
+    failed_ = progressed_ = false;
+    if (!entered_) {
+      begin(PairCall::entered(s_.epoch));
+      resume();
+      last_progress_ = time;
+    }
+    entered_ = true;
+    const bool over = !failed_ && advance();
+    if (failed_) return Turn::illegal_address;
+    if (progressed_) last_progress_ = time;
+    if (!over && time - last_progress_ <= s_.timeout_ns && !exits_at_random())
+      return progressed_ ? Turn::worked : Turn::idle;
+    ++(over ? world().collectives : world().timed_out_collectives);
+    return end(over) ? Turn::ended : Turn::illegal_address;
+  }
+
+ private:
+  void resume() {
+    const auto* const saved = s_.launch != 0 ? at<Collective::ResumeState>(s_.resume_state, 1) : nullptr;
+    for (size_t i = 0; i < parts_.size() && saved != nullptr; ++i) {
+      parts_[i].ended = saved->blocks[i] == Collective::kEnded;
+      parts_[i].round = static_cast<uint32_t>(saved->blocks[i]);
+      parts_[i].sent = true;
+    }
+  }
+  bool end(bool over) {
+    auto* const saved = at<Collective::ResumeState>(s_.resume_state, 1);
+    auto* const status = at<uint64_t>(s_.status, 1);
+    if (saved == nullptr || status == nullptr) return false;
+    for (size_t i = 0; i < parts_.size(); ++i)
+      saved->blocks[i] = parts_[i].ended ? Collective::kEnded : parts_[i].round;
+    __atomic_store_n(status, Collective::outcome(s_.epoch, s_.launch, !over), __ATOMIC_RELEASE);
+    return true;
+  }
+
+  uint64_t last_progress_ = 0;
+};
+
+/// Of an enqueued call.
+class EnqueuedPairs final : public PairKernel {
+ public:
+  EnqueuedPairs(ContextObject& context, void** parameters) : PairKernel(context, parameters) {}
+  [[nodiscard]] std::unique_ptr<Kernel> clone() const override {
+    return std::make_unique<EnqueuedPairs>(*this);
+  }
+  Turn turn(uint64_t) override {
+    failed_ = progressed_ = false;
+    const bool leaves = cancelled();
+    if (!entered_ && !leaves && !enter()) return failed_ ? Turn::illegal_address : Turn::idle;
+    entered_ = true;
+    const bool over = advance();
+    if (failed_) return Turn::illegal_address;
+    if (!over && !leaves) return progressed_ ? Turn::worked : Turn::idle;
+    return finish() ? Turn::ended : Turn::illegal_address;
+  }
+
+ private:
+  bool enter() {
+    StreamControl* const own = at<StreamControl>(s_.control(s_.rank), 1);
+    if (own == nullptr) return false;
+    const uint64_t number = own->calls + 1, needed = s_.needed(*own, number);
+    for (uint32_t peer = 0; peer < s_.size; ++peer)
+      if (peer != s_.rank && own->floor < needed &&
+          __atomic_load_n(&own->finished[peer], __ATOMIC_ACQUIRE) < needed)
+        return false;
+    begin(PairCall::enqueued(s_.size, number));
+    return true;
+  }
+  /// Returns whether the call is cancelled. Writes the beat.
+  bool cancelled() {
+    auto* const beat = at<uint64_t>(s_.status, 1);
+    if (beat != nullptr)
+      __atomic_store_n(beat, StreamBeat{s_.status, s_.launch}.value(++turns_), __ATOMIC_RELAXED);
+    const auto* const word = at<uint32_t>(s_.timeout_ns & ~Collective::kCancelWord, 1);
+    return word != nullptr && __atomic_load_n(word, __ATOMIC_ACQUIRE) != 0;
+  }
+  bool finish() {
+    StreamControl* const own = at<StreamControl>(s_.control(s_.rank), 1);
+    for (uint32_t peer = 0; peer < s_.size; ++peer) {
+      StreamControl* const there = peer == s_.rank ? nullptr : at<StreamControl>(s_.control(peer), 1);
+      if (there != nullptr) __atomic_store_n(&there->finished[s_.rank], call_.number, __ATOMIC_RELEASE);
+    }
+    if (own == nullptr || failed_) return false;
+    own->calls = call_.number;
+    if (s_.ll) own->last_use[call_.number % 2] = call_.number;
+    if (s_.simple) own->last_simple = call_.number;
+    return true;
+  }
+
+  uint64_t turns_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Kernel> create_stream_blocks(ContextObject& context, void** parameters) {
-  return std::make_unique<StreamBlocksKernel>(context, parameters);
+std::unique_ptr<Kernel> create_pairs(ContextObject& context, void** parameters) {
+  return std::make_unique<EnteredPairs>(context, parameters);
+}
+std::unique_ptr<Kernel> create_stream_pairs(ContextObject& context, void** parameters) {
+  return std::make_unique<EnqueuedPairs>(context, parameters);
 }
 
 }  // namespace emucuda
