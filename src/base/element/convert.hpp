@@ -39,39 +39,42 @@ WEFT_HOST_DEVICE inline uint16_t half_bits(float value) {
 }
 
 WEFT_HOST_DEVICE inline float float_of_half(uint16_t half) {
+#ifdef __CUDA_ARCH__
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(half));
+  return wide;
+#else
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16, rest = half & 0x7fff;
   if (rest >= 0x7c00) return bit_cast<float>(sign | 0x7f800000 | (rest & 0x3ff) << 13);
   if (rest >= 0x400) return bit_cast<float>(sign | ((rest << 13) + (112u << 23)));
   const float magnitude = static_cast<float>(rest) * (1.0f / (1 << 24));
   return sign != 0 ? -magnitude : magnitude;
+#endif
 }
 
 /// float to an 8-bit format of `mantissa` bits whose smallest normal number is 2^(1 - bias). `limit`: bits of
 /// the smallest float that becomes `beyond`, without the sign. A carry of rounding reaches `beyond` by
-/// itself.
+/// itself. Without branches, which kernels would have sixteen times for each vector and operation.
 template <int mantissa, int bias, uint32_t limit, uint8_t beyond>
 WEFT_HOST_DEVICE inline uint8_t float8_bits(float value) {
   constexpr uint8_t kNan8 = 0x7f;
   constexpr uint32_t kSmallestNormal = (128u - bias) << 23;
-  constexpr uint32_t kHalfOfSmallest = (127u - bias - mantissa) << 23;
+  constexpr int kNothing = 26;  // shifts all bits out
   const auto bits = bit_cast<uint32_t>(value);
-  const uint8_t sign = static_cast<uint8_t>((bits >> 24) & 0x80);
-  const uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) return kNan8;
-  if (magnitude >= limit) return static_cast<uint8_t>(sign | beyond);
-  if (magnitude >= kSmallestNormal)
-    return static_cast<uint8_t>(sign | (round_shift(magnitude, 23 - mantissa) - ((127u - bias) << mantissa)));
-  if (magnitude < kHalfOfSmallest) return sign;
-  const int shift = 151 - bias - mantissa - static_cast<int>(magnitude >> 23);
-  return static_cast<uint8_t>(sign | round_shift((magnitude & 0x7fffff) | 0x800000, shift));
+  const uint32_t sign = (bits >> 24) & 0x80, magnitude = bits & 0x7fffffff;
+  const bool normal = magnitude >= kSmallestNormal;
+  const int wanted = 151 - bias - mantissa - static_cast<int>(magnitude >> 23);
+  const int shift = normal ? 23 - mantissa : wanted < kNothing ? wanted : kNothing;
+  const uint32_t exact = normal ? magnitude - ((127u - bias) << 23) : (magnitude & 0x7fffff) | 0x800000;
+  const uint32_t rounded = magnitude >= limit ? beyond : round_shift(exact, shift);
+  return static_cast<uint8_t>(magnitude > 0x7f800000 ? kNan8 : sign | rounded);
 }
 
+/// With the bits of its exponent and mantissa in their places of binary16, a number is 2^-8 of itself.
 WEFT_HOST_DEVICE inline float float_of_e4m3(uint8_t narrow) {
-  const uint32_t sign = static_cast<uint32_t>(narrow & 0x80) << 24, rest = narrow & 0x7f;
-  if (rest == 0x7f) return bit_cast<float>(sign | 0x7fc00000);
-  if (rest >= 8) return bit_cast<float>(sign | ((rest << 20) + (120u << 23)));
-  const float magnitude = static_cast<float>(rest) * (1.0f / (1 << 9));
-  return sign != 0 ? -magnitude : magnitude;
+  const uint32_t sign = narrow & 0x80u, rest = narrow & 0x7fu;
+  const float value = 256 * float_of_half(static_cast<uint16_t>(sign << 8 | rest << 7));
+  return rest == 0x7f ? bit_cast<float>(sign << 24 | 0x7fc00000) : value;
 }
 
 }  // namespace detail
@@ -81,15 +84,7 @@ WEFT_HOST_DEVICE inline float widen(Float8E4M3 x) { return detail::float_of_e4m3
 WEFT_HOST_DEVICE inline float widen(Float8E5M2 x) {
   return detail::float_of_half(static_cast<uint16_t>(x.bits << 8));
 }
-WEFT_HOST_DEVICE inline float widen(Half x) {
-#ifdef __CUDA_ARCH__
-  float wide;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
-  return wide;
-#else
-  return detail::float_of_half(x.bits);
-#endif
-}
+WEFT_HOST_DEVICE inline float widen(Half x) { return detail::float_of_half(x.bits); }
 WEFT_HOST_DEVICE inline float widen(BFloat16 x) {
   return detail::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
 }

@@ -156,10 +156,12 @@ WEFT_INLINE uint64_t compare_swap_element(uint64_t address, uint32_t size, uint6
 
 /// a op b of one element.
 WEFT_INLINE uint64_t combine_element(Reduction reduction, uint64_t a, uint64_t b) {
-  const Vec16 left{{static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), 0, 0}},
-      right{{static_cast<uint32_t>(b), static_cast<uint32_t>(b >> 32), 0, 0}};
-  const Vec16 both = combine(reduction, left, right);
-  return uint64_t{both.words[1]} << 32 | both.words[0];
+  uint64_t both = 0;
+  visit(reduction, [&](auto term) {
+    using Operation = decltype(term);
+    if constexpr (sizeof(typename Operation::Lane) <= sizeof both) both = Operation::of_element(a, b);
+  });
+  return both;
 }
 
 /// Sums by the GPU's own atomic operations. Returns false for other types.

@@ -265,6 +265,13 @@ WEFT_INLINE Vec16 finish(Element element, const Accumulator& sum) {
 
 namespace detail {
 
+/// Whether the code of an operation on all lanes is too large to have it for each: kernels would no longer
+/// fit into instruction caches.
+template <class T>
+WEFT_HOST_DEVICE constexpr bool rotates() {
+  return std::is_same<T, element::Float8E4M3>::value || std::is_same<T, element::Float8E5M2>::value;
+}
+
 /// The type of a lane in an Accumulator.
 template <class Lane, bool = sizeof(Lane) == 1>
 struct AccumulatedLane {
@@ -286,14 +293,44 @@ struct Term {
 
   /// acc = acc op term.
   WEFT_INLINE static void add(Accumulator& acc, const Vec16& term) {
+    if constexpr (detail::rotates<T>()) return add_words(acc, term);
     Accumulator result{};
     WEFT_UNROLL
     for (int i = 0; i < kLanes; ++i)
       detail::put_lane<Sum>(
           result.words, i,
-          element::narrow<Sum>(element::Apply<op>::of(element::widen(detail::lane_of<Sum>(acc.words, i)),
-                                                      element::widen(detail::lane_of<Lane>(term.words, i)))));
+          of(detail::lane_of<Sum>(acc.words, i), element::widen(detail::lane_of<Lane>(term.words, i))));
     acc = result;
+  }
+  /// a op b of one element of at most 8 bytes.
+  WEFT_INLINE static uint64_t of_element(uint64_t a, uint64_t b) {
+    uint32_t words[2] = {static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32)},
+             others[2] = {static_cast<uint32_t>(b), static_cast<uint32_t>(b >> 32)}, result[2] = {};
+    const auto left = element::widen(detail::lane_of<Lane>(words, 0)),
+               right = element::widen(detail::lane_of<Lane>(others, 0));
+    detail::put_lane<Lane>(result, 0, element::narrow<Lane>(element::Apply<op>::of(left, right)));
+    return uint64_t{result[1]} << 32 | result[0];
+  }
+
+ private:
+  WEFT_INLINE static Sum of(const Sum& sum, const element::Wide<Lane>& term) {
+    return element::narrow<Sum>(element::Apply<op>::of(element::widen(sum), term));
+  }
+  /// Word by word, with code for one: the words rotate through the registers.
+  WEFT_INLINE static void add_words(Accumulator& acc, const Vec16& term) {
+    constexpr int kLanesOfWord = 4 / sizeof(Lane);
+    Vec16 terms = term;
+    WEFT_DO_NOT_UNROLL
+    for (int word = 0; word < 4; ++word) {
+      uint32_t result = 0;
+      WEFT_UNROLL
+      for (int i = 0; i < kLanesOfWord; ++i)
+        detail::put_lane<Sum>(
+            &result, i,
+            of(detail::lane_of<Sum>(acc.words, i), element::widen(detail::lane_of<Lane>(terms.words, i))));
+      acc = {{acc.words[1], acc.words[2], acc.words[3], result, 0, 0, 0, 0}};
+      terms = {{terms.words[1], terms.words[2], terms.words[3], terms.words[0]}};
+    }
   }
 };
 
@@ -374,12 +411,6 @@ WEFT_INLINE Vec16 fold_loaded(Reduction reduction, int terms, const Vec16 (&load
       if (i < terms) decltype(term)::add(sum, loaded[i]);
   });
   return finish(reduction.element, sum);
-}
-
-/// a op b.
-WEFT_INLINE Vec16 combine(Reduction reduction, const Vec16& a, const Vec16& b) {
-  const Vec16 both[] = {a, b};
-  return fold_loaded(reduction, 2, both);
 }
 
 WEFT_HOST_DEVICE constexpr uint32_t element_size(Element element) {
