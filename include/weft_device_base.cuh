@@ -52,8 +52,13 @@ struct WindowPeer {
   uint64_t disp_unit;
   uint64_t last_disp;  ///< the largest displacement that is in the window or at its end
   uint64_t counters;   ///< 64-bit words: one for each rank, for barriers; then the notifications
+  enum Remote : uint32_t {
+    local,
+    by_buffer,  ///< on another host, whose network accesses GPU memory
+    by_stages   ///< on another host: the CPU moves the data, which blocks put into stages
+  };
   uint32_t notifications;
-  uint32_t remote;  ///< 1: on another host; then `base` and `counters` are 0
+  uint32_t remote;  ///< Remote; on another host `base` and `counters` are 0
 };
 
 /// In GPU memory, followed by `size` WindowPeer.
@@ -72,7 +77,7 @@ struct QueueRecord {
   enum Kind : uint16_t { put, get, add, exchange, compare_swap, flush };
   enum Type : uint16_t { uint32, uint64, float32, float64 };
   static constexpr int kLastWord = 6;  ///< of 8 bytes: with `signal` and `number`
-  uint64_t address;  ///< of the local buffer; 0: a put of the record's payload, or a get into the reply
+  uint64_t address;  ///< of the local buffer; 0: a put of the record's payload or stage, a get into the reply
   uint64_t bytes;
   uint64_t offset;  ///< in the target's window memory, in bytes
   uint64_t operand, compare;
@@ -94,12 +99,15 @@ struct QueueReply {
 struct Queue {
   static constexpr uint64_t kRecords = 512, kReplies = 1024;
   static constexpr uint64_t kPayloadBytes = 4096;  ///< for each record
+  /// Larger puts use the stage of their record's position, modulo kStages, if it is free: if the position is
+  /// less than the number of records taken plus kStages.
+  static constexpr uint64_t kStages = 64, kStageBytes = 65536;
   uint64_t records, payload, replies;
-  uint64_t read;           ///< address of a word: number of records that the CPU has taken
-  uint64_t written;        ///< number of records that threads have reserved
-  uint64_t read_seen;      ///< a value of the word at `read`, at most the newest
-  uint64_t replies_taken;  ///< number of replies that threads have reserved
-  uint64_t unused;
+  uint64_t read;                ///< address of a word: number of records that the CPU has taken
+  uint64_t written;             ///< number of records that threads have reserved
+  uint64_t read_seen;           ///< a value of the word at `read`, at most the newest
+  uint64_t replies_taken;       ///< number of replies that threads have reserved
+  uint64_t stages;              ///< 0: there are none
   uint64_t released[kReplies];  ///< number of the slot's last reply for which nobody waits any more
 };
 

@@ -65,6 +65,22 @@ WEFT_DEVICE_FUNCTION Error reserve_record(const abi::WindowTable* table, int ran
   }
 }
 
+/// Reserves a record whose stage is free; returns false if there is none.
+WEFT_DEVICE_FUNCTION bool reserve_stage(const abi::WindowTable* table, uint64_t& position) {
+  abi::Queue& queue = *queue_of(table);
+  for (bool looked = false;;) {
+    position = load_acquire(&queue.written);
+    if (position - load_acquire(&queue.read_seen) < abi::Queue::kStages) {
+      if (compare_and_store(&queue.written, position, position + 1)) return true;
+    } else if (looked) {
+      return false;
+    } else {
+      store_release(reinterpret_cast<uint64_t>(&queue.read_seen), load_acquire(queue.read));
+      looked = true;
+    }
+  }
+}
+
 /// Reserves a reply; its number.
 WEFT_DEVICE_FUNCTION Error reserve_reply(const abi::WindowTable* table, int rank, uint64_t& number) {
   abi::Queue& queue = *queue_of(table);
@@ -97,21 +113,30 @@ WEFT_DEVICE_FUNCTION void publish(const abi::Queue& queue, uint64_t position,
   store_release(at + kLast * sizeof(uint64_t), record.signal | number << 32);
 }
 
-/// Posts a record with `record.bytes` of payload, for which nobody waits.
+/// post() returns this if no stage is free.
+constexpr Error kNoStage = static_cast<Error>(255);
+
+/// Posts a record with the data of a put, for which nobody waits. `staged`: in the record's stage, without
+/// waiting for one; else as its payload.
 template <class Scope>
 WEFT_DEVICE_FUNCTION Error post(Scope scope, const abi::WindowTable* table, const abi::QueueRecord& record,
-                                const void* payload) {
+                                const void* data, bool staged) {
   constexpr uint64_t kNoPosition = ~uint64_t{0} - 255;
   uint64_t position = 0;
   if (scope.index() == 0) {
-    const Error error = reserve_record(table, record.rank, position);
+    Error error = Error::none;
+    if (!staged)
+      error = reserve_record(table, record.rank, position);
+    else if (!reserve_stage(table, position))
+      error = kNoStage;
     if (error != Error::none) position = kNoPosition + static_cast<uint64_t>(error);
   }
   position = broadcast(scope, position);
   if (position >= kNoPosition) return static_cast<Error>(position - kNoPosition);
   const abi::Queue& queue = *queue_of(table);
-  copy(scope, queue.payload + position % abi::Queue::kRecords * abi::Queue::kPayloadBytes,
-       reinterpret_cast<uint64_t>(payload), record.bytes);
+  const uint64_t to = staged ? queue.stages + position % abi::Queue::kStages * abi::Queue::kStageBytes
+                             : queue.payload + position % abi::Queue::kRecords * abi::Queue::kPayloadBytes;
+  copy(scope, to, reinterpret_cast<uint64_t>(data), record.bytes);
   scope.sync();
   if (scope.index() == 0) publish(queue, position, record);
   return Error::none;
@@ -156,29 +181,49 @@ WEFT_DEVICE_FUNCTION Error request(Scope scope, const abi::WindowTable* table,
   return static_cast<Error>(broadcast(scope, outcome));
 }
 
+/// Whether the scope may put data for a rank into stages: not with few threads, which need longer than the
+/// CPU and a copy engine.
+template <class Scope>
+WEFT_DEVICE_FUNCTION bool uses_stages(Scope scope, const abi::WindowTable* table, int rank) {
+#ifdef __CUDACC__
+  if (scope.count() < 128) return false;
+#else
+  (void)scope;
+#endif
+  return reinterpret_cast<const abi::WindowPeer*>(table + 1)[rank].remote == abi::WindowPeer::by_stages;
+}
+
 /// Puts to another host, then adds 1 to word `signal - 1` there, unless `signal` is 0. Small data travel in
-/// records; the end of a larger put is its completion at the target.
+/// records, larger ones in stages while any are free. The rest is put from its buffer, and ends when it is
+/// complete at the target.
 template <class Scope>
 WEFT_DEVICE_SLOW_PATH Error put_remote(Scope scope, const abi::WindowTable* table, int rank, uint64_t offset,
                                        const void* from, uint64_t bytes, uint32_t signal) {
-  constexpr uint64_t kPart = abi::Queue::kPayloadBytes;
+  constexpr uint64_t kPart = abi::Queue::kPayloadBytes, kStage = abi::Queue::kStageBytes;
   if (bytes == 0 && signal == 0) return Error::none;
   abi::QueueRecord record{};
   record.kind = abi::QueueRecord::put;
   record.rank = rank;
-  if (bytes > kPart && reached_by_host(from)) {
-    record.address = reinterpret_cast<uint64_t>(from);
-    record.bytes = bytes;
-    record.offset = offset;
-    record.signal = signal;
-    return request(scope, table, record);
-  }
+  bool staged = bytes > kPart && uses_stages(scope, table, rank);
   for (uint64_t at = 0;;) {
     const uint64_t left = bytes - at;
-    record.bytes = left < kPart ? left : kPart;
+    const char* const data = static_cast<const char*>(from) + at;
+    const bool large = left > kPart;
     record.offset = offset + at;
-    record.signal = left <= kPart ? signal : 0;
-    const Error error = post(scope, table, record, static_cast<const char*>(from) + at);
+    if (large && !staged && reached_by_host(data)) {
+      record.address = reinterpret_cast<uint64_t>(data);
+      record.bytes = left;
+      record.signal = signal;
+      return request(scope, table, record);
+    }
+    const uint64_t most = large && staged ? kStage : kPart;
+    record.bytes = left < most ? left : most;
+    record.signal = left <= most ? signal : 0;
+    const Error error = post(scope, table, record, data, large && staged);
+    if (error == kNoStage) {
+      staged = false;
+      continue;
+    }
     at += record.bytes;
     if (error != Error::none || at == bytes) return error;
   }

@@ -297,9 +297,9 @@ Result<abi::WindowPeer> Counters::describe(int rank) const {
                         peer.size / static_cast<uint64_t>(peer.disp_unit),
                         0,
                         own.notifications,
-                        0};
+                        abi::WindowPeer::local};
   if (!window_.instance.same_host(peer.process)) {
-    entry.remote = 1;
+    entry.remote = KernelQueue::stages(peer) ? abi::WindowPeer::by_stages : abi::WindowPeer::by_buffer;
     return entry;
   }
   const transport::rma::Target& counters = own.gpu != nullptr ? *own.gpu : *own.target;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages of kernels of other hosts: small puts with signals, flushes, atomic operations.
+// Messages of kernels to and of other hosts: puts with signals, flushes, atomic operations.
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/counters.hpp"
@@ -93,6 +95,70 @@ void Messages::send_atomic(Operation& operation, uint64_t offset, const std::byt
   operation.add_part();
   send(operation.peer.process, std::move(message));
   operation.finish_part({});
+}
+
+/// Sends a put, and its signal, in one message or, if the network's are smaller, in several.
+void KernelQueue::send_put(const Record& record, const std::byte* data, uint64_t position) {
+  const size_t most =
+      window_.instance.sender->max_message(peer(record.rank).process) - sizeof(KernelPutMessage);
+  if (record.bytes != 0) count_move(true, record.bytes);
+  for (uint64_t at = 0;;) {
+    const uint64_t left = record.bytes - at, bytes = std::min<uint64_t>(left, most);
+    const KernelPutMessage header{
+        WindowHandler::kernel_put, {},   bytes == left ? record.signal : 0, window_.comm->id,
+        record.offset + at,        bytes};
+    send(record.rank, std::as_bytes(std::span(&header, 1)), data + at, bytes, position);
+    at += bytes;
+    if (at == record.bytes) break;
+  }
+  ++lanes_[static_cast<size_t>(record.rank)].sent;
+}
+
+bool KernelQueue::send_now(int rank, const Outgoing& message) {
+  transport::am::Sender& sender = *window_.instance.sender;
+  const core::ProcessId to = peer(rank).process;
+  if (window_.instance.failures.failed(to)) return true;  // dropped
+  const size_t size = message.header_bytes + message.bytes;
+  std::byte* const slot = sender.reserve(to, size);
+  if (slot == nullptr) return false;
+  std::memcpy(slot, message.header.data(), message.header_bytes);
+  if (message.bytes != 0) std::memcpy(slot + message.header_bytes, message.data, message.bytes);
+  sender.commit(to, size);
+  return true;
+}
+
+void KernelQueue::send(int rank, std::span<const std::byte> header, const std::byte* data, size_t bytes,
+                       uint64_t position) {
+  Outgoing message{{}, header.size(), data, bytes, position, nullptr};
+  WEFT_ASSERT(header.size() <= message.header.size());
+  std::memcpy(message.header.data(), header.data(), header.size());
+  Lane& lane = lanes_[static_cast<size_t>(rank)];
+  if (lane.backlog.empty() && send_now(rank, message)) return;
+  if (lane.backlog.empty()) ++backlogs_;
+  if (bytes != 0) ++unsent_[position % device::abi::Queue::kRecords];
+  lane.backlog.push_back(message);
+}
+
+bool KernelQueue::send_backlog(int rank) {
+  Lane& lane = lanes_[static_cast<size_t>(rank)];
+  bool progressed = false;
+  while (!lane.backlog.empty() &&
+         (lane.backlog.front().put != nullptr || send_now(rank, lane.backlog.front()))) {
+    if (Request* const put = drop_first(lane); put != nullptr) start_put(*put);
+    progressed = true;
+  }
+  if (progressed) free_records();
+  return progressed;
+}
+
+/// Takes what is sent, or has no receiver any more, from a backlog. Returns the put, which the caller starts
+/// or ends; null: a message.
+KernelQueue::Request* KernelQueue::drop_first(Lane& lane) {
+  const Outgoing first = lane.backlog.front();
+  if (first.bytes != 0) --unsent_[first.position % device::abi::Queue::kRecords];
+  lane.backlog.pop_front();
+  if (lane.backlog.empty()) --backlogs_;
+  return first.put;
 }
 
 }  // namespace weft::rma

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -25,8 +26,6 @@ counters::Counter requested("window.kernel_requests", counters::Unit::events,
 
 /// Records taken in one poll, so that messages of peers are delivered in between.
 constexpr int kMaxRecordsPerPoll = 64;
-/// Messages that wait for capacity to one peer, before no more records are taken.
-constexpr size_t kMaxBacklog = 64;
 
 static_assert(offsetof(abi::QueueRecord, signal) == abi::QueueRecord::kLastWord * sizeof(uint64_t));
 static_assert(sizeof(abi::QueueRecord) == 64 && offsetof(abi::QueueReply, state) == sizeof(uint64_t));
@@ -35,6 +34,7 @@ constexpr size_t kReadWordBytes = 64;
 constexpr size_t kPayloadBytes = abi::Queue::kRecords * abi::Queue::kPayloadBytes;
 constexpr size_t kRecordBytes = abi::Queue::kRecords * sizeof(abi::QueueRecord);
 constexpr size_t kReplyBytes = abi::Queue::kReplies * sizeof(abi::QueueReply);
+constexpr size_t kAllStageBytes = abi::Queue::kStages * abi::Queue::kStageBytes;
 
 Basic basic_of(const abi::QueueRecord& record) {
   switch (record.type) {
@@ -61,31 +61,40 @@ KernelQueue::KernelQueue(Window& window, const device::UserStream& gpu, abi::Win
     : window_(window),
       gpu_(gpu),
       status_(status),
+      unsent_(abi::Queue::kRecords),
       newest_(abi::Queue::kReplies),
       lanes_(window.peers.size()) {}
 
 Result<std::unique_ptr<KernelQueue>> KernelQueue::create(Window& window, const device::UserStream& gpu,
                                                          abi::WindowStatus& status) {
   std::unique_ptr<KernelQueue> made(new KernelQueue(window, gpu, status));
+  bool any_stages = false;
   for (size_t i = 0; i < window.peers.size(); ++i) {
     const core::ProcessId process = window.peers[i].process;
     if (window.instance.same_host(process)) continue;
+    any_stages |= stages(window.peers[i]);
     if (window.instance.sender->max_message(process) < sizeof(KernelPutMessage) + abi::Queue::kPayloadBytes)
       return Error(Errc::unsupported, "the network sends no messages of " +
                                           std::to_string(abi::Queue::kPayloadBytes) + " bytes to rank " +
                                           std::to_string(i) + ": raise net.ofi_max_message_bytes");
   }
   constexpr size_t kQueueBytes = kPayloadBytes + kRecordBytes + kReplyBytes + kReadWordBytes;
-  auto pinned = device::allocate_pinned(gpu, kQueueBytes + kStagingBytes);
+  constexpr size_t kAllBytes = (kQueueBytes + kStagingBytes + 63) / 64 * 64;
+  auto pinned = device::allocate_pinned(gpu, kAllBytes + (any_stages ? kAllStageBytes : 0));
   if (!pinned) return std::move(pinned).error();
   made->payload_ = static_cast<std::byte*>(*pinned);
   made->records_ = reinterpret_cast<Record*>(made->payload_ + kPayloadBytes);
   made->replies_ = reinterpret_cast<abi::QueueReply*>(made->payload_ + kPayloadBytes + kRecordBytes);
   made->read_word_ = reinterpret_cast<uint64_t*>(made->payload_ + kPayloadBytes + kRecordBytes + kReplyBytes);
   made->staging_ = made->payload_ + kQueueBytes;
+  if (any_stages) made->stages_ = made->payload_ + kAllBytes;
   device::streams_may_wait(1);  // for this process: other threads must not wait for them under the lock
   window.instance.add(*made);
   return made;
+}
+
+bool KernelQueue::stages(const Peer& target) {
+  return target.memory != nullptr && target.memory->caps().put == transport::rma::Path::message;
 }
 
 KernelQueue::~KernelQueue() {
@@ -108,6 +117,7 @@ abi::Queue KernelQueue::initial() const {
   queue.payload = reinterpret_cast<uint64_t>(payload_);
   queue.replies = reinterpret_cast<uint64_t>(replies_);
   queue.read = reinterpret_cast<uint64_t>(read_word_);
+  queue.stages = reinterpret_cast<uint64_t>(stages_);
   return queue;
 }
 
@@ -125,33 +135,41 @@ bool KernelQueue::poll() {
   bool progressed = false;
   for (size_t rank = 0; backlogs_ != 0 && rank < lanes_.size(); ++rank)
     progressed |= send_backlog(static_cast<int>(rank));
-  for (int i = 0; i < kMaxRecordsPerPoll && written(read_); ++i) {
-    const size_t slot = read_ % abi::Queue::kRecords;
-    if (!take(records_[slot], payload_ + slot * abi::Queue::kPayloadBytes)) break;
-    __atomic_store_n(read_word_, ++read_, __ATOMIC_RELEASE);
+  for (int i = 0; i < kMaxRecordsPerPoll && written(taken_); ++i) {
+    take(taken_++);
+    free_records();
     progressed = true;
     note_event();
   }
   return progressed;
 }
 
-/// Executes a record. Returns false if its target has no capacity: later.
-bool KernelQueue::take(const Record& in_ring, const std::byte* payload) {
-  const Record record = in_ring;
-  if (record.rank >= 0 && lanes_[static_cast<size_t>(record.rank)].backlog.size() >= kMaxBacklog)
-    return false;
+/// The data of a put: its payload or, if they are larger, its stage.
+const std::byte* KernelQueue::data_of(const Record& record, uint64_t position) const {
+  return record.bytes <= abi::Queue::kPayloadBytes
+             ? payload_ + position % abi::Queue::kRecords * abi::Queue::kPayloadBytes
+             : stages_ + position % abi::Queue::kStages * abi::Queue::kStageBytes;
+}
+
+/// Lets kernels write to the records, payloads and stages whose data are sent.
+void KernelQueue::free_records() {
+  const uint64_t before = read_;
+  while (read_ != taken_ && unsent_[read_ % abi::Queue::kRecords] == 0) ++read_;
+  if (read_ != before) __atomic_store_n(read_word_, read_, __ATOMIC_RELEASE);
+}
+
+/// Executes a record.
+void KernelQueue::take(uint64_t position) {
+  const Record record = records_[position % abi::Queue::kRecords];
   requested.add();
   if (record.reply != 0) newest_[(record.reply - 1) % abi::Queue::kReplies] = record.reply;
-  if (record.kind == Record::flush) {
-    flush(record);
-    return true;
-  }
+  if (record.kind == Record::flush) return flush(record);
   if (const Status can = usable(record.rank); !can.ok()) {
     if (record.reply != 0)
       reply(record.reply, 0, error_of(can));
     else
       report(record.rank, error_of(can));
-    return true;
+    return;
   }
   if (record.kind == Record::get)
     get(record);
@@ -160,8 +178,7 @@ bool KernelQueue::take(const Record& in_ring, const std::byte* payload) {
   else if (record.address != 0)
     put(record);
   else
-    send_put(record.rank, record, payload);
-  return true;
+    send_put(record, data_of(record, position), position);
 }
 
 Status KernelQueue::usable(int rank) const {
@@ -199,7 +216,7 @@ void KernelQueue::finish(Request& request, Status outcome) {
   if (outcome.ok() && record.kind == Record::put && record.signal != 0) {  // the data are in place
     Record signal = record;
     signal.bytes = 0;
-    send_put(request.rank, signal, nullptr);
+    send_put(signal, nullptr, 0);
   }
   if (outcome.ok() && request.flushes)
     outcome = device::flush_remote_writes(device::classify(reinterpret_cast<void*>(record.address)));
@@ -241,13 +258,21 @@ void KernelQueue::issued(Request& request, Result<transport::rma::Issued> outcom
     finish(request, {});
 }
 
+/// A put from its buffer, behind the messages before: puts of a scope stay in order.
 void KernelQueue::put(const Record& record) {
   Request* const request = create(record, record.rank);
+  Lane& lane = lanes_[static_cast<size_t>(record.rank)];
+  if (lane.backlog.empty()) return start_put(*request);
+  lane.backlog.push_back({{}, 0, nullptr, 0, 0, request});
+}
+
+void KernelQueue::start_put(Request& request) {
+  const Record& record = request.record;
   Peer& to = peer(record.rank);
   const auto address = reinterpret_cast<std::byte*>(record.address);
   const transport::Buffer from{address, record.bytes, device::classify(address)};
   count_move(true, record.bytes);
-  issued(*request, window_.rma().put(*to.memory, to.offset + record.offset, from, request));
+  issued(request, window_.rma().put(*to.memory, to.offset + record.offset, from, &request));
 }
 
 void KernelQueue::get(const Record& record) {
@@ -306,10 +331,13 @@ void KernelQueue::flush_rank(int rank, Request* group, uint64_t number) {
   if (Status can = usable(rank); !can.ok()) return finish(*request, std::move(can));
   Lane& lane = lanes_[static_cast<size_t>(rank)];
   if (!lane.unflushed()) return finish(*request, outcome_of(rank));
-  request->flush = ++flushes_;
+  request->flush = lane.flush;
   request->confirms = lane.sent;
+  if (lane.asked == lane.sent) return;  // that message is in flight
+  request->flush = lane.flush = ++flushes_;
+  lane.asked = lane.sent;
   const KernelFlushMessage message{WindowHandler::kernel_flush, 0, 0, {}, window_.comm->id, request->flush};
-  send(rank, reinterpret_cast<const std::byte*>(&message), sizeof message, nullptr, 0);
+  send(rank, std::as_bytes(std::span(&message, 1)));
 }
 
 template <class Matches>
@@ -322,65 +350,23 @@ KernelQueue::Request* KernelQueue::find(Matches&& matches) {
 }
 
 void KernelQueue::flushed(int rank, uint64_t number, bool failed) {
-  Request* const found =
-      find([&](const Request& request) { return request.rank == rank && request.flush == number; });
-  if (found == nullptr) return;
   Lane& lane = lanes_[static_cast<size_t>(rank)];
-  lane.confirmed = std::max(lane.confirmed, found->confirms);
-  lane.failed |= failed;
-  finish(*found, outcome_of(rank));
-}
-
-/// Sends a small put, and its signal, as one message.
-void KernelQueue::send_put(int rank, const Record& record, const std::byte* payload) {
-  KernelPutMessage message{
-      WindowHandler::kernel_put, {}, record.signal, window_.comm->id, record.offset, record.bytes};
-  if (record.bytes != 0) count_move(true, record.bytes);
-  send(rank, reinterpret_cast<const std::byte*>(&message), sizeof message, payload, record.bytes);
-  ++lanes_[static_cast<size_t>(rank)].sent;
-}
-
-bool KernelQueue::send_now(int rank, const std::byte* header, size_t header_bytes, const std::byte* payload,
-                           size_t bytes) {
-  transport::am::Sender& sender = *window_.instance.sender;
-  const core::ProcessId to = peer(rank).process;
-  if (window_.instance.failures.failed(to)) return true;  // dropped
-  std::byte* const slot = sender.reserve(to, header_bytes + bytes);
-  if (slot == nullptr) return false;
-  std::memcpy(slot, header, header_bytes);
-  if (bytes != 0) std::memcpy(slot + header_bytes, payload, bytes);
-  sender.commit(to, header_bytes + bytes);
-  return true;
-}
-
-void KernelQueue::send(int rank, const std::byte* header, size_t header_bytes, const std::byte* payload,
-                       size_t bytes) {
-  Lane& lane = lanes_[static_cast<size_t>(rank)];
-  if (lane.backlog.empty() && send_now(rank, header, header_bytes, payload, bytes)) return;
-  std::vector<std::byte> message(header, header + header_bytes);
-  if (bytes != 0) message.insert(message.end(), payload, payload + bytes);
-  if (lane.backlog.empty()) ++backlogs_;
-  lane.backlog.push_back(std::move(message));
-}
-
-bool KernelQueue::send_backlog(int rank) {
-  Lane& lane = lanes_[static_cast<size_t>(rank)];
-  bool progressed = false;
-  while (!lane.backlog.empty()) {
-    const std::vector<std::byte>& message = lane.backlog.front();
-    if (!send_now(rank, message.data(), message.size(), nullptr, 0)) return progressed;
-    lane.backlog.pop_front();
-    progressed = true;
-    if (lane.backlog.empty()) --backlogs_;
+  std::vector<Request*> ended;
+  requests_.for_each([&](Request& request) {
+    if (request.rank == rank && request.flush == number) ended.push_back(&request);
+  });
+  if (!ended.empty()) lane.failed |= failed;
+  for (Request* request : ended) {
+    lane.confirmed = std::max(lane.confirmed, request->confirms);
+    finish(*request, outcome_of(rank));
   }
-  return progressed;
 }
 
 Status KernelQueue::settle(int rank) {
   const Lane& lane = lanes_[static_cast<size_t>(rank)];
-  uint64_t end = read_;  // of the records that kernels have written up to now
-  while (end - read_ < abi::Queue::kRecords && written(end)) ++end;
-  wait_for(rank, [&] { return read_ >= end; });
+  uint64_t end = taken_;  // of the records that kernels have written up to now
+  while (written(end)) ++end;
+  wait_for(rank, [&] { return taken_ >= end; });
   const uint64_t last = created_;
   const auto is_earlier = [&](const Request& request) {
     return request.rank == rank && request.number <= last;
@@ -406,9 +392,10 @@ void KernelQueue::wait_for(int rank, Done&& done) {
 
 void KernelQueue::lose(int rank, const Error& why) {
   Lane& lane = lanes_[static_cast<size_t>(rank)];
-  if (!lane.backlog.empty()) --backlogs_;
-  lane.backlog.clear();
   std::vector<Request*> ended;  // the layers below end the others
+  while (!lane.backlog.empty())
+    if (Request* const put = drop_first(lane); put != nullptr) ended.push_back(put);
+  free_records();
   requests_.for_each([&](Request& request) {
     if (request.rank == rank && request.flush != 0) ended.push_back(&request);
   });

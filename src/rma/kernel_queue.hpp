@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // KernelQueue: executes what kernels request of targets on other hosts (weft_device_queue.cuh, ADR 0061). The
-// process reads the records, sends small puts as messages, starts operations of transport/rma and accumulate
+// process reads the records, sends puts as messages, starts operations of transport/rma and accumulate
 // operations for the others, and writes replies. It never waits for a kernel.
 // Threading: under the instance lock; the kernels write and read pinned memory at the same time.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/instance.hpp"
@@ -25,6 +28,9 @@ class KernelQueue final : private core::Poller {
                                                                    const device::UserStream& gpu,
                                                                    device::abi::WindowStatus& status);
   ~KernelQueue() override;
+  /// Whether blocks put data for a target on another host into stages: its network does not access GPU
+  /// memory, so the data pass the CPU in any case.
+  [[nodiscard]] static bool stages(const Peer& target);
   KernelQueue(const KernelQueue&) = delete;
   KernelQueue& operator=(const KernelQueue&) = delete;
 
@@ -63,13 +69,25 @@ class KernelQueue final : private core::Poller {
     Request* group = nullptr;        ///< a flush of all hosts, of which this one is a part
     unsigned parts = 0;              ///< of such a flush, in flight
   };
+  static constexpr size_t kMaxHeader = std::max(sizeof(KernelPutMessage), sizeof(KernelFlushMessage));
+  /// A message, whose data are those of a record, or a put from its buffer.
+  struct Outgoing {
+    std::array<std::byte, kMaxHeader> header;
+    size_t header_bytes;
+    const std::byte* data;
+    size_t bytes;
+    uint64_t position;       ///< of the record; without meaning if there are no data
+    Request* put = nullptr;  ///< the put
+  };
   /// State for one target.
   struct Lane {
-    std::deque<std::vector<std::byte>> backlog;  ///< messages without capacity in the transport, in order
-    size_t pending = 0;                          ///< requests
-    uint64_t sent = 0;                           ///< puts and signals by message
-    uint64_t confirmed = 0;                      ///< of those, executed at the target
-    bool failed = false;                         ///< the target could not execute one of those
+    std::deque<Outgoing> backlog;  ///< messages without capacity in the transport and puts behind them
+    size_t pending = 0;            ///< requests
+    uint64_t sent = 0;             ///< puts and signals by message
+    uint64_t confirmed = 0;        ///< of those, executed at the target
+    uint64_t flush = 0;            ///< number of the last flush message
+    uint64_t asked = 0;            ///< `sent` at that message
+    bool failed = false;           ///< the target could not execute one of those
     [[nodiscard]] bool unflushed() const { return sent != confirmed; }
   };
 
@@ -77,10 +95,13 @@ class KernelQueue final : private core::Poller {
   bool poll() override;
   /// Whether a kernel has written the record.
   [[nodiscard]] bool written(uint64_t position) const;
+  [[nodiscard]] const std::byte* data_of(const Record& record, uint64_t position) const;
   template <class Done>
   void wait_for(int rank, Done&& done);
-  [[nodiscard]] bool take(const Record& record, const std::byte* payload);
+  void take(uint64_t position);
+  void free_records();
   void put(const Record& record);
+  void start_put(Request& request);
   void get(const Record& record);
   void update(const Record& record);
   /// Ends a request that the network has refused, or executed at once.
@@ -90,11 +111,12 @@ class KernelQueue final : private core::Poller {
   [[nodiscard]] Request* find(Matches&& matches);
   void flush(const Record& record);
   void flush_rank(int rank, Request* group, uint64_t reply);
-  void send_put(int rank, const Record& record, const std::byte* payload);
-  void send(int rank, const std::byte* header, size_t header_bytes, const std::byte* payload, size_t bytes);
-  [[nodiscard]] bool send_now(int rank, const std::byte* header, size_t header_bytes,
-                              const std::byte* payload, size_t bytes);
+  void send_put(const Record& record, const std::byte* data, uint64_t position);
+  void send(int rank, std::span<const std::byte> header, const std::byte* data = nullptr, size_t bytes = 0,
+            uint64_t position = 0);
+  [[nodiscard]] bool send_now(int rank, const Outgoing& message);
   [[nodiscard]] bool send_backlog(int rank);
+  [[nodiscard]] Request* drop_first(Lane& lane);
   Request* create(const Record& record, int rank);
   void finish(Request& request, Status outcome);
   void reply(uint64_t number, uint64_t value, device::Error error);
@@ -109,12 +131,15 @@ class KernelQueue final : private core::Poller {
   Window& window_;
   device::UserStream gpu_;
   device::abi::WindowStatus& status_;
-  // One piece of pinned memory: payload, records, replies, the word of records read, and staging memory.
+  // One piece of pinned memory: payload, records, replies, the word of records read, staging memory, stages.
   std::byte* payload_ = nullptr;
   Record* records_ = nullptr;
   device::abi::QueueReply* replies_ = nullptr;
   uint64_t* read_word_ = nullptr;
-  uint64_t read_ = 0;             ///< records taken
+  std::byte* stages_ = nullptr;   ///< null: no target takes them
+  uint64_t taken_ = 0;            ///< records taken
+  uint64_t read_ = 0;             ///< of those, the first ones, whose data are sent: kernels may write there
+  std::vector<uint8_t> unsent_;   ///< for each slot: messages with the record's data in a backlog
   std::vector<uint64_t> newest_;  ///< for each slot: number of the newest reply that was asked for
   std::vector<Lane> lanes_;       ///< by rank
   size_t backlogs_ = 0;           ///< lanes with a backlog

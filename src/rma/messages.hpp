@@ -92,7 +92,8 @@ struct ReplyMessage {
   uint64_t position;
 };
 
-/// A small put of a kernel of another host; the data follow. Executed in order.
+/// A put of a kernel of another host by its payload or stage, or a part of it; the data follow. Executed in
+/// order.
 struct KernelPutMessage {
   WindowHandler handler;
   uint8_t unused[3];

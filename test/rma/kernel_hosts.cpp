@@ -94,6 +94,42 @@ void many_threads() {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/// More large puts than a network takes at once, from threads that reuse their buffer, beside signals to
+/// another rank; then a flush without a barrier.
+void large_puts() {
+  constexpr int kThreads = 4, kPuts = 40;
+  constexpr size_t kPart = kWords / kThreads;
+  const HostWindow window;
+  window.run(kThreads, [&](KernelWindow in_kernel, int thread) {
+    std::vector<int64_t> data(kPart);
+    for (int i = 0; i < kPuts; ++i) {
+      for (size_t k = 0; k < kPart; ++k)
+        data[k] = programs::value(rank, i * kThreads + thread, static_cast<int>(k));
+      expect(in_kernel.put_notify(Thread(), right(), static_cast<uint64_t>(thread) * kPart, data.data(),
+                                  kPart * sizeof(int64_t), 0) == Error::none,
+             "put_notify");
+      expect(in_kernel.notify(Thread(), left(), 1) == Error::none, "notify");
+    }
+    expect(in_kernel.flush(Thread()) == Error::none, "flush");
+    std::vector<int64_t> there(kPart);
+    expect(in_kernel.get(Thread(), right(), static_cast<uint64_t>(thread) * kPart, there.data(),
+                         kPart * sizeof(int64_t)) == Error::none,
+           "get");
+    expect(there == data, "the last of large puts, after a flush");
+  });
+  window.run(1, [&](KernelWindow in_kernel, int) {
+    for (const uint32_t notification : {0u, 1u})
+      expect(in_kernel.wait_notify(Thread(), notification, uint64_t{kThreads} * kPuts) == Error::none,
+             "the notifications of large puts");
+    for (int thread = 0; thread < kThreads; ++thread)
+      for (size_t k = 0; k < kPart; ++k)
+        if (window.words()[static_cast<size_t>(thread) * kPart + k] !=
+            programs::value(left(), (kPuts - 1) * kThreads + thread, static_cast<int>(k)))
+          return expect(false, "values of large puts");
+  });
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 /// Puts and gets of sizes around the limit of a record.
 void sizes() {
   const HostWindow window;
@@ -232,6 +268,7 @@ int main(int argc, char** argv) {
   rings();
   atomics();
   many_threads();
+  large_puts();
   sizes();
   with_the_host();
   tests_in_turn();
