@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random one-sided traffic of kernels on the emulated driver against a serial model. In each round all ranks
-// draw the same plan: disjoint segments of every rank's window, each put by a thread of a rank or got by one,
-// and sums of atomic operations. Each thread notifies the ranks that it has put to; a rank compares its
-// memory as soon as all notifications have arrived, without a flush. usage: kernel_random (rounds|seconds) N
-// [SEED]
+// Random one-sided traffic of kernels on the emulated driver against a serial model (random_traffic.hpp).
+// A rank compares its memory as soon as all notifications have arrived, without a flush.
+// usage: kernel_random (rounds|seconds) N [SEED]
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <thread>
 #include <vector>
 
 #include "rma/emulated_kernel.hpp"
+#include "rma/random_traffic.hpp"
 #include "stream/stream_comm.hpp"
 
 namespace {
@@ -22,60 +20,15 @@ using weft::device::Thread;
 using weft::test::EmulatedHandle;
 using KernelWindow = weft::device::Window;
 
-constexpr int kThreads = 2, kSums = 8;
-constexpr size_t kWords = 6000;
+constexpr int kThreads = 2;
+constexpr size_t kWords = 60000;
 
-struct Segment {
-  enum Kind { untouched, put, put_notify, get } kind;
-  int target, origin, thread;
-  size_t first, words;
-  uint32_t notification;
-};
-struct Sum {
-  int target, origin, thread, index;
-  int64_t value;
-};
-struct Plan {
-  std::vector<Segment> segments;
-  std::vector<Sum> sums;
-  [[nodiscard]] static int64_t value(uint64_t round, int target, size_t word) {
-    return static_cast<int64_t>((round * 1000003 + static_cast<uint64_t>(target) * 7919 + word) *
-                                2654435761u);
-  }
-  explicit Plan(uint64_t round) {
-    std::mt19937_64 random(round);
-    const auto draw = [&](size_t n) { return static_cast<int>(random() % n); };
-    for (int target = 0; target < ranks; ++target)
-      for (size_t at = kSums; at < kWords;) {
-        constexpr size_t kMost[] = {1, 4, 64, 512, 700, 3000};  // a record holds 512
-        const size_t words = std::min(kWords - at, 1 + random() % kMost[draw(6)]);
-        constexpr Segment::Kind kKinds[] = {Segment::untouched, Segment::put, Segment::put,
-                                            Segment::put_notify, Segment::get};
-        segments.push_back({kKinds[draw(5)], target, draw(static_cast<size_t>(ranks)), draw(kThreads), at,
-                            words, static_cast<uint32_t>(draw(3))});
-        at += words;
-      }
-    for (int i = draw(6 * static_cast<size_t>(ranks)); i > 0; --i)
-      sums.push_back({draw(static_cast<size_t>(ranks)), draw(static_cast<size_t>(ranks)), draw(kThreads),
-                      draw(kSums), draw(1000) - 500});
-  }
-  /// The notifications of this rank in the round.
-  [[nodiscard]] std::vector<uint64_t> notifications() const {
-    std::vector<uint64_t> counts(4);
-    for (const Segment& segment : segments)
-      if (segment.target == rank && segment.kind == Segment::put_notify) ++counts[segment.notification];
-    counts[3] = static_cast<uint64_t>(ranks) * kThreads;  // each thread's last
-    return counts;
-  }
-};
-
-using Model = std::vector<std::vector<int64_t>>;  // by rank
+using namespace weft::test::traffic;
 
 /// The operations of one thread.
 void execute(KernelWindow window, int thread, uint64_t round, const Plan& plan, const Model& before) {
-  std::vector<std::vector<int64_t>> buffers;  // origin memory stays until the flush
   for (const Segment& segment : plan.segments) {
-    if (segment.origin != rank || segment.thread != thread || segment.kind == Segment::untouched) continue;
+    if (segment.origin != rank || segment.by != thread || segment.kind == Segment::untouched) continue;
     std::vector<int64_t> data(segment.words);
     const size_t bytes = segment.words * sizeof(int64_t);
     const Target target = window.target(segment.target);
@@ -86,8 +39,7 @@ void execute(KernelWindow window, int thread, uint64_t round, const Plan& plan, 
           "got data, round " + std::to_string(round));
       continue;
     }
-    for (size_t i = 0; i < segment.words; ++i)
-      data[i] = Plan::value(round, segment.target, segment.first + i);
+    for (size_t i = 0; i < segment.words; ++i) data[i] = value(round, segment.target, segment.first + i);
     const Error error = segment.kind == Segment::put ? target.put(Thread(), segment.first, data.data(), bytes)
                                                      : target.put_notify(Thread(), segment.first, data.data(),
                                                                          bytes, segment.notification);
@@ -95,27 +47,22 @@ void execute(KernelWindow window, int thread, uint64_t round, const Plan& plan, 
     std::memset(data.data(), 0xee, bytes);  // the put has ended: the memory may be reused
   }
   for (const Sum& sum : plan.sums)
-    if (sum.origin == rank && sum.thread == thread)
+    if (sum.origin == rank && sum.by == thread)
       window.target(sum.target).atomic_add<int64_t>(static_cast<uint64_t>(sum.index), sum.value);
-  for (int to = 0; to < ranks; ++to) expect(window.notify(Thread(), to, 3) == Error::none, "notify");
+  for (int to = 0; to < ranks; ++to) expect(window.notify(Thread(), to, kLast) == Error::none, "notify");
 }
 
 void one_round(const EmulatedHandle& handle, const int64_t* own, uint64_t round, Model& model) {
-  const Plan plan(round);
+  const Shape shape{ranks, kThreads, kWords, 24000};  // more than two stages of the queue
+  const Plan plan(shape, round);
   const Model before = model;
-  for (const Segment& segment : plan.segments)
-    if (segment.kind == Segment::put || segment.kind == Segment::put_notify)
-      for (size_t i = 0; i < segment.words; ++i)
-        model[static_cast<size_t>(segment.target)][segment.first + i] =
-            Plan::value(round, segment.target, segment.first + i);
-  for (const Sum& sum : plan.sums)
-    model[static_cast<size_t>(sum.target)][static_cast<size_t>(sum.index)] += sum.value;
+  apply(plan, round, model);
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)
     threads.emplace_back([&, i] { execute(KernelWindow(handle.get()), i, round, plan, before); });
   for (std::thread& thread : threads) thread.join();
   const KernelWindow window(handle.get());
-  const std::vector<uint64_t> counts = plan.notifications();
+  const std::vector<uint64_t> counts = plan.notifications(shape, rank);
   for (uint32_t i = 0; i < counts.size(); ++i)
     expect(window.wait_notify(Thread(), i, counts[i]) == Error::none, "wait_notify");
   expect(std::memcmp(own, model[static_cast<size_t>(rank)].data(), kWords * sizeof(int64_t)) == 0,
