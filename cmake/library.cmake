@@ -60,7 +60,8 @@ weft_portable(weft_jax)
 
 # Loaded by weft_mpi.torch. Python has the functions of its interface, and passes the addresses of all others.
 add_library(weft_torch MODULE ${CMAKE_SOURCE_DIR}/src/torch/queue.cpp ${CMAKE_SOURCE_DIR}/src/torch/queue_type.cpp
-                              ${CMAKE_SOURCE_DIR}/src/torch/issue.cpp ${CMAKE_SOURCE_DIR}/src/torch/module.cpp
+                              ${CMAKE_SOURCE_DIR}/src/torch/issue.cpp ${CMAKE_SOURCE_DIR}/src/torch/tensor.cpp
+                              ${CMAKE_SOURCE_DIR}/src/torch/module.cpp
                               ${CMAKE_SOURCE_DIR}/src/python/type.cpp ${CMAKE_SOURCE_DIR}/src/python/take_lock.c)
 # Loaded by weft_mpi.arrays.
 add_library(weft_python MODULE ${CMAKE_SOURCE_DIR}/src/python/buffer.cpp ${CMAKE_SOURCE_DIR}/src/python/type.cpp

@@ -2,30 +2,26 @@
 // The type Issue for Python: a method of a process group that issues one collective on contiguous tensors of
 // one GPU. It reads tensors and options by Python's interface, and leaves every other call to the method in
 // Python.
+#include <array>
+#include <atomic>
 #include <mutex>
-#include <optional>
 
 #include "torch/binding.hpp"
+#include "torch/tensor.hpp"
 
 namespace weft::torch {
 namespace {
 
 constexpr long long kInPlace = 1;  // MPI_IN_PLACE
+constexpr size_t kMaxReductions =
+    64;  // of which a program uses few; Python is asked about further ones each time
 
 /// The names of attributes and methods of torch, made once.
 struct Names {
 #define WEFT_X(name) PyObject* const name = PyUnicode_InternFromString(#name);
   WEFT_X(asyncOp)
-  WEFT_X(data_ptr)
-  WEFT_X(dtype)
   WEFT_X(failed)
   WEFT_X(failure)
-  WEFT_X(get_device)
-  WEFT_X(is_conj)
-  WEFT_X(is_contiguous)
-  WEFT_X(is_neg)
-  WEFT_X(nbytes)
-  WEFT_X(numel)
   WEFT_X(op)
   WEFT_X(reduceOp)
   WEFT_X(reduction)
@@ -41,30 +37,13 @@ const Names& names() {
   return all;
 }
 
-struct Tensor {
-  PyObject* object;
-  PyObject* dtype;  ///< an object that lives as long as torch
-  long long address, elements, bytes;
-};
-
 /// How MPI reduces one type by one operation; found by Python once.
 struct Reduction {
-  long kind;
-  PyObject* dtype;
+  Ref kind;         ///< the operation of torch, without a factor; compared with those of options, by torch
+  uintptr_t dtype;  ///< of Tensor
   bool supported;
   long long type, op;
 };
-
-bool is_true(PyObject* owned) { return Ref(owned).get() == &_Py_TrueStruct; }
-
-/// Returns an integer attribute, or what a method returns; nothing after an error.
-std::optional<long long> number(PyObject* owned) {
-  const Ref object(owned);
-  if (!object) return std::nullopt;
-  const long long value = PyLong_AsLongLong(object.get());
-  if (value == -1 && PyErr_Occurred() != nullptr) return std::nullopt;
-  return value;
-}
 
 bool apart(const Tensor& a, const Tensor& b) {
   return a.address >= b.address + b.bytes || b.address >= a.address + a.bytes;
@@ -72,8 +51,8 @@ bool apart(const Tensor& a, const Tensor& b) {
 
 struct Issue {
   Call::Function function;
-  long index;      ///< of the GPU
   long processes;  ///< of the group
+  TensorReader tensors;
   // Objects of Python.
   Ref general;       ///< the method that takes all other calls
   Ref kernels;       ///< streams.Kernels
@@ -83,69 +62,53 @@ struct Issue {
   Ref raw_stream;    ///< a function
   Ref name;          ///< of the operation, for errors
   Ref index_object, no_time;
-  std::vector<Reduction> reductions;
-  std::mutex mutex;  ///< of reductions, for a Python whose threads hold no common lock
+  std::array<Reduction, kMaxReductions> reductions{};
+  std::atomic<size_t> reduction_count = 0;
+  std::mutex mutex;  ///< of additions, for a Python whose threads hold no common lock
 
   /// Issues the operation. Null: an error, or, without an exception, a call for `general`.
   PyObject* attempt(PyObject* arguments);
 
  private:
-  bool read(PyObject* object, Tensor& tensor) const;
-  bool read_one(PyObject* list, Tensor& tensor) const;
   bool reduction(PyObject* options, const Tensor& tensor, Call& call);
   bool describe(PyObject* arguments, PyObject* options, Call& call, Tensor& in, Tensor& out);
   bool limit(PyObject* options, double& seconds) const;
   PyObject* run(const Call& call, bool asynchronous, double seconds, const Tensor& in, const Tensor& out);
 };
 
-/// Reads a tensor whose elements are one after the other in memory of the GPU.
-bool Issue::read(PyObject* object, Tensor& tensor) const {
-  const Names& name = names();
-  const auto method = [&](PyObject* which) { return PyObject_CallMethodObjArgs(object, which, nullptr); };
-  const auto device = number(method(name.get_device));
-  if (!device || *device != index || !is_true(method(name.is_contiguous))) return false;
-  for (PyObject* lazy : {name.is_conj, name.is_neg})
-    if (Ref(method(lazy)).get() != &_Py_FalseStruct) return false;
-  const auto address = number(method(name.data_ptr)), elements = number(method(name.numel));
-  const auto bytes = number(PyObject_GetAttr(object, name.nbytes));
-  const Ref dtype(PyObject_GetAttr(object, name.dtype));
-  if (!address || !elements || !bytes || !dtype) return false;
-  if (*address == 0 && *elements != 0) return false;  // a tensor that consists of others
-  tensor = {object, dtype.get(), *address, *elements, *bytes};
-  return true;
-}
-
-/// Reads the only tensor of a list.
-bool Issue::read_one(PyObject* list, Tensor& tensor) const {
-  return PyList_Size(list) == 1 && read(PyList_GetItem(list, 0), tensor);
-}
-
 /// Finds the type and operation of MPI. Returns false if kernels do not compute them, or not alone.
 bool Issue::reduction(PyObject* options, const Tensor& tensor, Call& call) {
   const Ref operation(PyObject_GetAttr(options, names().reduceOp));
   if (!operation) return false;
-  const Ref kind(PyObject_GetAttr(operation.get(), names().op));
-  if (!kind) return false;
-  const long code = PyLong_AsLong(kind.get());
-  if (code == -1) return false;
   const auto set = [&](const Reduction& known) {
     call.type = reinterpret_cast<void*>(known.type);
     call.op = reinterpret_cast<void*>(known.op);
     return known.supported;
   };
-  {
-    const std::lock_guard lock(mutex);
-    for (const Reduction& known : reductions)
-      if (known.kind == code && known.dtype == tensor.dtype) return set(known);
+  // Entries are added, never changed; comparisons by torch are made without the lock.
+  size_t count = reduction_count.load(std::memory_order_acquire);
+  for (size_t i = 0; i < count; ++i) {
+    const Reduction& known = reductions[i];
+    if (known.dtype != tensor.dtype) continue;
+    const int equal = PyObject_RichCompareBool(operation.get(), known.kind.get(), python::kEqual);
+    if (equal < 0) return false;
+    if (equal > 0) return set(known);
   }
   const Ref found(PyObject_CallMethodObjArgs(kernels.get(), names().reduction, name.get(), operation.get(),
                                              tensor.object, nullptr));
   if (!found) return false;
-  Reduction made{code, tensor.dtype, found.get() != &_Py_NoneStruct, 0, 0};
+  Ref kind(PyObject_GetAttr(operation.get(), names().op));
+  if (!kind) return false;
+  Reduction made{std::move(kind), tensor.dtype, found.get() != &_Py_NoneStruct, 0, 0};
   if (made.supported && PyArg_ParseTuple(found.get(), "LL", &made.type, &made.op) == 0) return false;
+  const bool supported = set(made);
   const std::lock_guard lock(mutex);
-  reductions.push_back(made);
-  return set(made);
+  count = reduction_count.load(std::memory_order_relaxed);
+  if (count < reductions.size()) {
+    reductions[count] = std::move(made);
+    reduction_count.store(count + 1, std::memory_order_release);
+  }
+  return supported;
 }
 
 /// Checks the arguments, and describes the call of MPI. `in`: object null if the operation has one tensor.
@@ -162,20 +125,21 @@ bool Issue::describe(PyObject* arguments, PyObject* options, Call& call, Tensor&
   in.object = nullptr;
   switch (function) {
     case bcast: {
-      const auto root = number(PyObject_GetAttr(options, names().rootRank));
-      if (!root || !read_one(argument(0), out)) return false;
-      call.root = static_cast<int>(*root);
+      long long root = 0;
+      if (!number(PyObject_GetAttr(options, names().rootRank), root) || !tensors.read_one(argument(0), out))
+        return false;
+      call.root = static_cast<int>(root);
       call.count = out.bytes;
       break;
     }
     case allreduce:
-      if (!read_one(argument(0), out) || !reduction(options, out, call)) return false;
+      if (!tensors.read_one(argument(0), out) || !reduction(options, out, call)) return false;
       call.send = reinterpret_cast<void*>(kInPlace);
       call.count = out.elements;
       break;
     default: {
-      if (!read(argument(0), out) || !read(argument(1), in) || in.dtype != out.dtype || !apart(in, out))
-        return false;
+      if (!tensors.read(argument(0), out) || !tensors.read(argument(1), in)) return false;
+      if (in.dtype != out.dtype || !apart(in, out)) return false;
       call.send = reinterpret_cast<void*>(in.address);
       if (function == reduce_scatter_block) {
         if (in.elements != out.elements * processes || !reduction(options, in, call)) return false;
@@ -186,8 +150,7 @@ bool Issue::describe(PyObject* arguments, PyObject* options, Call& call, Tensor&
       } else {
         if (PyObject_Size(argument(2)) != 0 || PyObject_Size(argument(3)) != 0) return false;
         if (in.elements != out.elements || in.elements == 0) return false;
-        if (PyObject_Size(in.object) % processes != 0 || PyObject_Size(out.object) % processes != 0)
-          return false;
+        if (rows_of(in) % processes != 0 || rows_of(out) % processes != 0) return false;
         call.count = in.bytes / processes;
       }
     }
@@ -229,22 +192,25 @@ PyObject* Issue::attempt(PyObject* arguments) {
 
 PyObject* Issue::run(const Call& call, bool asynchronous, double seconds, const Tensor& in,
                      const Tensor& out) {
-  const auto stream = number(PyObject_CallFunctionObjArgs(raw_stream.get(), index_object.get(), nullptr));
-  if (!stream) return nullptr;
-  const Ref keep(PyList_New(0));
-  if (!keep || PyList_Append(keep.get(), out.object) != 0) return nullptr;
-  if (in.object != nullptr && PyList_Append(keep.get(), in.object) != 0) return nullptr;
+  long long stream = 0;
+  if (!number(PyObject_CallFunctionObjArgs(raw_stream.get(), index_object.get(), nullptr), stream))
+    return nullptr;
+  Ref keep;  // of other operations the memory is used in the order of the stream
+  if (asynchronous) {
+    keep = Ref(PyList_New(0));
+    if (!keep || PyList_Append(keep.get(), out.object) != 0) return nullptr;
+    if (in.object != nullptr && PyList_Append(keep.get(), in.object) != 0) return nullptr;
+  }
   const double begun = now();
   Queue& own = queue_of(queue.get()).queue;
   Outcome outcome, ended;
   Queue::Operation operation{};
   Event event;
   bool watch = false;
-  Held held(name.get(),
-            asynchronous ? keep.get() : nullptr);  // else the memory is used in the order of the stream
+  Held held(name.get(), keep.get());
   {
     const WithoutLock without_lock;
-    outcome = own.begin(reinterpret_cast<void*>(*stream), asynchronous, &call, 1, operation);
+    outcome = own.begin(reinterpret_cast<void*>(stream), asynchronous, &call, 1, operation);
     if (operation.any) ended = own.end(operation, held.watched(begun, seconds), event, watch);
   }
   if (operation.any && !operation.captured && ended.ok()) held.hand_over();
@@ -267,20 +233,23 @@ PyObject* Issue::run(const Call& call, bool asynchronous, double seconds, const 
 }
 
 /// Issue(function, index, processes, general, kernels, group, queue, options, work, done, raw_stream, name,
-/// no_time): the number of the function, and the members of that name.
+/// no_time, exchange, described): the number of the function, the GPU, the arguments of TensorReader, and the
+/// members of that name.
 PyObject* create(PyObject* type, PyObject* arguments, PyObject* /*keywords*/) {
   int function = 0;
   long index = 0, processes = 0;
-  PyObject *general, *kernels, *group, *queue, *options, *work, *done, *raw_stream, *name, *no_time;
-  if (PyArg_ParseTuple(arguments, "illOOOOOOOOOO", &function, &index, &processes, &general, &kernels, &group,
-                       &queue, &options, &work, &done, &raw_stream, &name, &no_time) == 0)
+  PyObject *general, *kernels, *group, *queue, *options, *work, *done, *raw_stream, *name, *no_time,
+      *exchange, *described;
+  if (PyArg_ParseTuple(arguments, "illOOOOOOOOOOOO", &function, &index, &processes, &general, &kernels,
+                       &group, &queue, &options, &work, &done, &raw_stream, &name, &no_time, &exchange,
+                       &described) == 0)
     return nullptr;
   PyObject* const self = PyType_GenericAlloc(type, 0);
   if (self == nullptr) return nullptr;
   const auto own = Ref::borrowed;
   data_of<Issue>(self) = new Issue{static_cast<Call::Function>(function),
-                                   index,
                                    processes,
+                                   TensorReader(index, exchange, described),
                                    own(general),
                                    own(kernels),
                                    own(group),
@@ -292,6 +261,7 @@ PyObject* create(PyObject* type, PyObject* arguments, PyObject* /*keywords*/) {
                                    own(name),
                                    Ref(PyLong_FromLongLong(index)),
                                    own(no_time),
+                                   {},
                                    {},
                                    {}};
   return self;

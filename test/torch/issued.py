@@ -188,6 +188,7 @@ class Issued(unittest.TestCase):
         self.issue("allreduce", [Gpu(torch.ones(3))], options(c10d.AllreduceOptions, timeout=timedelta(seconds=0.01)))
         self.assertFalse(self.watched(5))  # the time limit
         state.complete = True
+        self.kernels.look(time.monotonic())
         self.assertTrue(self.watched())
         self.library.failed = mpi.FAILURES[2]
         self.assertTrue(self.watched())
@@ -229,6 +230,102 @@ class Issued(unittest.TestCase):
             self.group.allreduce([torch.ones(3)], options(c10d.AllreduceOptions))
 
 
+class Described(unittest.TestCase):
+    """Tensors that DLPack's functions of torch describe; here in the memory of the host, GPU -1 as tensors say."""
+
+    DESCRIBE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
+    WORDS, DESCRIBES = 7, 5  # of DLPackExchangeAPI
+
+    @unittest.skipIf(native.EXCHANGE is None, "torch has no functions of DLPack in C")
+    def setUp(self):
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        name = b"dlpack_exchange_api"
+        self.table = (ctypes.c_uint64 * self.WORDS).from_buffer_copy(
+            ctypes.string_at(pointer(native.EXCHANGE, name), 8 * self.WORDS)
+        )
+        real, self.described = self.DESCRIBE(self.table[self.DESCRIBES]), 0
+
+        def describe(tensor, out):
+            self.described += 1
+            try:
+                return real(tensor, out)
+            except Exception:  # pylint: disable=broad-except
+                return -1
+
+        self.describe = self.DESCRIBE(describe)
+        self.table[self.DESCRIBES] = ctypes.cast(self.describe, ctypes.c_void_p).value
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self.addCleanup(setattr, native, "EXCHANGE", native.EXCHANGE)
+        native.EXCHANGE = new(ctypes.addressof(self.table), name, None)
+        state.current, state.captured, state.complete = 5, False, True
+        self.kernels = kernels(-1)
+        self.group, self.library = self.kernels.group, self.kernels.group.library
+        for method in native.METHODS:
+            setattr(self.group, method, lambda *_: LEFT)
+        native.install(self.kernels, streams.StreamWork, streams.current_raw_stream)
+
+    def issue(self, method, *arguments, described):
+        """Returns the arguments of MPI of a call that the module issues; None: it leaves the call to the method in Python."""
+        before = self.described
+        work = getattr(self.group, method)(*arguments)
+        self.assertEqual(self.described - before, described)
+        return None if work is LEFT else tuple(argument or 0 for argument in self.library.arguments)
+
+    def test_calls(self):
+        plain, tensor = options(c10d.AllreduceOptions), torch.ones(3)
+        expected = (mpi.IN_PLACE, tensor.data_ptr(), 3, FLOAT, SUM)
+        self.assertEqual(self.issue("allreduce", [tensor], plain, described=1), expected)
+        of_max = options(c10d.AllreduceOptions, reduceOp=ReduceOp.MAX)
+        for _ in range(2):
+            self.assertEqual(self.issue("allreduce", [tensor], plain, described=1), expected)
+            self.assertEqual(self.issue("allreduce", [tensor], of_max, described=1), (*expected[:4], MAX))
+        double = torch.ones(6, dtype=torch.float64)[2:5]
+        arguments = self.issue("allreduce", [double], plain, described=1)
+        self.assertEqual(arguments, (mpi.IN_PLACE, double.data_ptr(), 3, 532, SUM))
+        parameter = torch.nn.Parameter(torch.ones(2, 4))
+        whole, part = torch.ones(2, 4), torch.ones(4)
+        arguments = self.issue("broadcast", [parameter], options(c10d.BroadcastOptions, rootRank=1), described=1)
+        self.assertEqual(arguments, (parameter.data_ptr(), 32, BYTE, 1))
+        arguments = self.issue("_allgather_base", whole, part, options(c10d.AllgatherOptions), described=2)
+        self.assertEqual(arguments, (part.data_ptr(), 16, BYTE, whole.data_ptr(), 16, BYTE))
+        arguments = self.issue("_reduce_scatter_base", part, whole, options(c10d.ReduceScatterOptions), described=2)
+        self.assertEqual(arguments, (whole.data_ptr(), part.data_ptr(), 4, FLOAT, SUM))
+        exchange = options(c10d.AllToAllOptions)
+        arguments = self.issue("alltoall_base", torch.ones(4), part, [], [], exchange, described=2)
+        self.assertEqual((arguments[0], arguments[1:3]), (part.data_ptr(), (8, BYTE)))
+
+    def test_left(self):
+        plain = options(c10d.AllreduceOptions)
+        for other in (
+            torch.ones(3, 2).t(),
+            torch.view_as_complex(torch.ones(3, 2)).conj(),
+            torch._neg_view(torch.ones(3)),
+            torch.ones(3).to_sparse(),
+            torch.ones(3, device="meta"),
+            torch.ones(3).to(torch.float8_e5m2fnuz),  # has no code of DLPack that torch gives, or none of MPI
+        ):
+            self.assertIsNone(self.issue("allreduce", [other], plain, described=1), other)
+        gather, exchange = options(c10d.AllgatherOptions), options(c10d.AllToAllOptions)
+        self.assertIsNone(self.issue("_allgather_base", torch.ones(4), torch.ones(2).half(), gather, described=2))
+        whole = torch.ones(4)
+        self.assertIsNone(self.issue("_allgather_base", whole, whole[2:], gather, described=2))
+        self.assertIsNone(
+            self.issue("alltoall_base", torch.tensor(1.0), torch.tensor(1.0), [], [], exchange, described=2)
+        )
+
+    def test_other_types(self):
+        """Subclasses of tensors may have no memory of their own: their methods are asked."""
+
+        class Other(torch.Tensor):
+            pass
+
+        tensor = torch.ones(3).as_subclass(Other)
+        arguments = self.issue("allreduce", [tensor], options(c10d.AllreduceOptions), described=0)
+        self.assertEqual(arguments, (mpi.IN_PLACE, tensor.data_ptr(), 3, FLOAT, SUM))
+
+
 def measure():
     nothing = ctypes.pythonapi.PyGILState_Check  # returns 0 without Python's lock, whatever its arguments
     functions = {name: nothing for name in dir(Driver) if name.startswith("cu") and name != "cuEventCreate"}
@@ -251,10 +348,10 @@ def measure():
         for asynchronous in (False, True):
             best, count = 1e9, 2000
             for _ in range(10):
-                begin = time.perf_counter()
+                begin = time.thread_time()
                 for _ in range(count):
                     issue(function, asynchronous)
-                best = min(best, (time.perf_counter() - begin) / count * 1e6)
+                best = min(best, (time.thread_time() - begin) / count * 1e6)
                 made.look(time.monotonic())
             print(f"{name}, asynchronous {asynchronous}: {best:.2f} us")
 

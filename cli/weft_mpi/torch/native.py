@@ -7,6 +7,7 @@ import ctypes
 import functools
 import os
 
+import torch
 import torch._C._distributed_c10d as c10d
 
 from weft_mpi import mpi, prefix
@@ -27,6 +28,10 @@ METHODS = {
     ),
     **dict.fromkeys(("all_to_all_single", "alltoall_base"), ("Alltoall_c", c10d.AllToAllOptions, "all_to_all_single")),
 }
+# DLPack's functions in C (torch 2.10), and the types that they describe. Other subclasses of tensors may have no memory of their
+# own, and are read by their methods.
+EXCHANGE = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+DESCRIBED = (torch.Tensor, torch.nn.Parameter)
 FUNCTION_OF = {operation: function for function, _, operation in METHODS.values()}
 
 
@@ -79,6 +84,8 @@ def install(kernels, work: type, raw_stream) -> None:
             raw_stream,
             operation,
             NO_TIME,
+            EXCHANGE,
+            DESCRIBED,
         )
         setattr(group, method, made)
 
