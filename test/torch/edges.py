@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+import types
 import weakref
 from datetime import timedelta
 
@@ -197,14 +198,15 @@ def other_backend():
     dist.destroy_process_group()
 
 
-def store():
-    """The exception of a store is part of that of the process group."""
+def failing_store(failure, kind):
+    """A store of the program fails with the exception `failure`: init_process_group raises one of type `kind`."""
     from weft_mpi import processes as job
+    from weft_mpi.torch import start as start_up
 
     class Broken:
         def set(self, key, value):
             if key.startswith(job.VALUE_KEY):
-                raise LookupError("no route to the store")
+                raise failure("no route to the store")
 
         def get(self, key):
             return {job.NAME_KEY: b"name"}.get(key, job.NEW)
@@ -212,12 +214,24 @@ def store():
         def check(self, keys):
             return False
 
-    with raises(RuntimeError, "LookupError: no route to the store"):
-        job.Job().connect(Broken(), 0, 2)
+    limit = timedelta(seconds=20)
+    options = types.SimpleNamespace(store=Broken(), group_rank=0, group_size=2, group_id="0", timeout=limit)
+    with raises(kind, f"{failure.__name__}: no route to the store"):
+        start_up.create(options)
+
+
+def store():
+    from weft_mpi import processes as job
+
+    failing_store(LookupError, dist.DistBackendError)
     used = dist.HashStore()
     used.set(f"{job.STATE_KEY}/1", job.NEW)
     with raises(RuntimeError, "keys of an earlier process with rank 1"):
         job.Job().connect(used, 1, 2)
+
+
+def store_of_torch():
+    failing_store(dist.DistNetworkError, dist.DistNetworkError)
 
 
 def attempts():

@@ -9,6 +9,7 @@ from typing import Callable, NamedTuple
 import torch
 
 from weft_mpi import mpi
+from weft_mpi.torch.errors import OperandError
 from weft_mpi.torch.reduction import BYTE, reduction
 
 
@@ -41,7 +42,7 @@ def check_same(tensors) -> None:
     first = tensors[0]
     for tensor in tensors:
         if tensor.dtype != first.dtype or tensor.device != first.device:
-            raise ValueError(
+            raise OperandError(
                 f"tensors of one operation have different types or devices: {first.dtype} on {first.device} and "
                 f"{tensor.dtype} on {tensor.device}"
             )
@@ -50,7 +51,7 @@ def check_same(tensors) -> None:
 def check_elements(name: str, whole: torch.Tensor, part: torch.Tensor, processes: int) -> None:
     check_same((whole, part))
     if whole.numel() != part.numel() * processes:
-        raise ValueError(
+        raise OperandError(
             f"{name}: a tensor of {whole.numel()} elements is not {processes} times one of {part.numel()} elements"
         )
 
@@ -120,7 +121,7 @@ def allgather(output: torch.Tensor, source: torch.Tensor, processes: int) -> Cal
 def check_own(name: str, own: torch.Tensor, mine: torch.Tensor) -> None:
     """Checks the tensor of a list that belongs to this process against its own tensor."""
     if own.numel() != mine.numel():
-        raise ValueError(
+        raise OperandError(
             f"{name}: the tensor of the list for this process has {own.numel()} elements, its own has {mine.numel()}"
         )
 
@@ -129,7 +130,7 @@ def allgather_list(outputs, source: torch.Tensor, rank: int, processes: int) -> 
     """The tensors of the processes may have different sizes."""
     check_same((source, *outputs))
     if len(outputs) != processes:
-        raise ValueError(f"all_gather: {len(outputs)} output tensors for {processes} processes")
+        raise OperandError(f"all_gather: {len(outputs)} output tensors for {processes} processes")
     check_own("all_gather", outputs[rank], source)
     buffer = torch.empty(sum(tensor.numel() for tensor in outputs), dtype=source.dtype, device=source.device)
     finish = lambda: split(buffer, outputs)  # noqa: E731
@@ -156,7 +157,7 @@ def gather(outputs, source: torch.Tensor, root: int, rank: int, processes: int) 
         return Call("Gather_c", (source.data_ptr(), bytes_, BYTE, None, 0, BYTE, root), (source,))
     check_same((source, *outputs))
     if len(outputs) != processes or any(tensor.numel() != source.numel() for tensor in outputs):
-        raise ValueError(f"gather: the root needs {processes} output tensors of {source.numel()} elements")
+        raise OperandError(f"gather: the root needs {processes} output tensors of {source.numel()} elements")
     buffer = torch.empty(processes * source.numel(), dtype=source.dtype, device=source.device)
     arguments = (source.data_ptr(), bytes_, BYTE, buffer.data_ptr(), bytes_, BYTE, root)
     return Call("Gather_c", arguments, (source, buffer), lambda: split(buffer, outputs))
@@ -170,7 +171,7 @@ def scatter(output: torch.Tensor, sources, root: int, rank: int, processes: int)
         return Call("Scatter_c", (None, 0, BYTE, buffer.data_ptr(), bytes_, BYTE, root), (buffer,), finish)
     check_same((output, *sources))
     if len(sources) != processes or any(tensor.numel() != output.numel() for tensor in sources):
-        raise ValueError(f"scatter: the root needs {processes} input tensors of {output.numel()} elements")
+        raise OperandError(f"scatter: the root needs {processes} input tensors of {output.numel()} elements")
     source = flat(sources)
     arguments = (source.data_ptr(), bytes_, BYTE, buffer.data_ptr(), bytes_, BYTE, root)
     return Call("Scatter_c", arguments, (source, buffer), finish)
@@ -192,7 +193,7 @@ def reduce_scatter_list(output: torch.Tensor, sources, operation, rank: int, pro
     """The results of the processes may have different sizes."""
     check_same((output, *sources))
     if len(sources) != processes:
-        raise ValueError(f"reduce_scatter: {len(sources)} input tensors for {processes} processes")
+        raise OperandError(f"reduce_scatter: {len(sources)} input tensors for {processes} processes")
     check_own("reduce_scatter", sources[rank], output)
     if all(tensor.numel() == output.numel() for tensor in sources):
         return reduce_scatter(output, flat(sources), operation, processes, library)
@@ -227,16 +228,18 @@ def alltoall(output: torch.Tensor, source: torch.Tensor, output_sizes, input_siz
 def check_rows(output: torch.Tensor, source: torch.Tensor, processes: int) -> None:
     for tensor in (output, source):
         if tensor.numel() and tensor.size(0) % processes:
-            raise ValueError(f"all_to_all: Tensor's dim 0 ({tensor.size(0)}) does not divide equally across group size")
+            raise OperandError(
+                f"all_to_all: Tensor's dim 0 ({tensor.size(0)}) does not divide equally across group size"
+            )
     if output.numel() != source.numel():
-        raise ValueError(f"all_to_all: {source.numel()} elements are sent, and {output.numel()} received")
+        raise OperandError(f"all_to_all: {source.numel()} elements are sent, and {output.numel()} received")
 
 
 def row_layout(tensor: torch.Tensor, sizes, processes: int) -> tuple:
     rows = tensor.size(0) if tensor.dim() else 0
     sizes = list(sizes) or [rows // processes] * processes
     if len(sizes) != processes or sum(sizes) != rows:
-        raise ValueError(f"all_to_all: Split sizes {sizes} doesn't match total dim 0 size {rows}")
+        raise OperandError(f"all_to_all: Split sizes {sizes} doesn't match total dim 0 size {rows}")
     row = size_of(tensor) // rows if rows else 0
     return layout([size * row for size in sizes])
 
@@ -244,7 +247,7 @@ def row_layout(tensor: torch.Tensor, sizes, processes: int) -> tuple:
 def alltoall_list(outputs, sources, processes: int) -> Call:
     check_same((*outputs, *sources))
     if len(outputs) != processes or len(sources) != processes:
-        raise ValueError(
+        raise OperandError(
             f"all_to_all: {len(outputs)} output and {len(sources)} input tensors for {processes} processes"
         )
     source = flat(sources)

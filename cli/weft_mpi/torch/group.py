@@ -17,7 +17,7 @@ from torch.distributed import DistBackendError, ProcessGroup
 
 from weft_mpi import mpi
 from weft_mpi.processes import Job
-from weft_mpi.torch import capture, collectives, monitored, native, sparse, streams
+from weft_mpi.torch import capture, collectives, errors, monitored, native, sparse, streams
 from weft_mpi.torch.collectives import Call
 from weft_mpi.torch.options import one, outside_graphs, row, with_options, with_tensors
 from weft_mpi.torch.work import NO_TIME, Work, service, synchronize
@@ -153,9 +153,7 @@ class WeftGroup(ProcessGroup):
         """Returns the exception for a failed call of this thread. Other processes learn of the failure."""
         error = self.job.error(code)
         if error.error_class not in mpi.FAILURES:
-            failure = DistBackendError(f"weft: {name}: {error}")
-            failure.__cause__ = error.__cause__
-            return failure
+            return errors.of_mpi(name, error)
         self.look_for_ended()
         return DistBackendError(f"weft: {name}: {self.failure or ABORTED}")
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.distributed import ReduceOp
 
+from weft_mpi.torch.errors import OperandError
+
 WORDS = {"op": "reduceOp", "root": "rootRank", "timeout": "timeout"}
 OPERATIONS = (ReduceOp, type(ReduceOp.SUM))
 
@@ -105,7 +107,7 @@ def one(tensors) -> torch.Tensor:
     if isinstance(tensors, torch.Tensor):
         return tensors
     if len(tensors) != 1:
-        raise ValueError(f"weft takes one tensor for each process, not {len(tensors)}")
+        raise OperandError(f"weft takes one tensor for each process, not {len(tensors)}")
     return tensors[0]
 
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch.distributed import ReduceOp
 
+from weft_mpi.torch.errors import OperandError
+
 SUM, MIN, MAX, PROD, BAND, BOR, BXOR, LAND, LOR, LXOR = 33, 34, 35, 36, 40, 41, 42, 48, 49, 50
 AVG = 62  # MPIX_AVG of weft.h
 BYTE, C_BOOL = 583, 568
@@ -101,13 +103,13 @@ def plain(kind, dtype: torch.dtype) -> Reduction:
         wider = torch.float32  # few bits would be left of terms that are divided
     datatype = TYPES.get(wider or dtype)
     if code is None or datatype is None:
-        raise ValueError(f"weft cannot reduce {dtype} by {kind}")
+        raise OperandError(f"weft cannot reduce {dtype} by {kind}")
     if dtype is torch.bool:
         if kind in (ReduceOp.AVG, ReduceOp.PREMUL_SUM):
-            raise ValueError(f"weft cannot reduce {dtype} by {kind}: convert the tensor to a number")
+            raise OperandError(f"weft cannot reduce {dtype} by {kind}: convert the tensor to a number")
         code = LOGICAL[code]
     if kind == ReduceOp.PREMUL_SUM and not (dtype.is_floating_point or dtype.is_complex):
-        raise ValueError(f"weft cannot reduce {dtype} by {kind}: convert the tensor to a floating-point type")
+        raise OperandError(f"weft cannot reduce {dtype} by {kind}: convert the tensor to a floating-point type")
     return Reduction(code, datatype, wider)
 
 
@@ -122,7 +124,7 @@ def scaled(how: Reduction, kind, factor, dtype: torch.dtype, processes: int) -> 
 
 
 def reduction(operation: ReduceOp, tensor: torch.Tensor, processes: int, library) -> Reduction:
-    """Returns the reduction of elements of the type of a tensor. Raises ValueError if there is none."""
+    """Returns the reduction of elements of the type of a tensor. Raises OperandError if there is none."""
     dtype, kind = tensor.dtype, operation.op
     how = UNSCALED.get((kind, dtype))
     if how is not None:

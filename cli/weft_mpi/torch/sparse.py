@@ -6,13 +6,14 @@ import torch
 from torch.distributed import ReduceOp
 
 from weft_mpi.torch import collectives
+from weft_mpi.torch.errors import OperandError
 from weft_mpi.torch.work import Work, synchronize
 
 
 def allreduce(group, tensor: torch.Tensor, opts) -> Work:
     """The call waits for the other processes, also if the caller does not."""
     if opts.reduceOp.op != ReduceOp.SUM:
-        raise ValueError(f"weft cannot reduce sparse tensors by {opts.reduceOp.op}, only by SUM")
+        raise OperandError(f"weft cannot reduce sparse tensors by {opts.reduceOp.op}, only by SUM")
     mine = tensor.detach().coalesce()
     indices, values = mine.indices(), mine.values()
     counts = torch.zeros(group.processes, dtype=torch.int64, device=tensor.device)
