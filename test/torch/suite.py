@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # torch's own suite of torch.distributed (torch.testing._internal.distributed.distributed_test) on a backend, without a GPU:
 # runs the tests of gloo, and of MPI where gloo has none. Processes are forked.
-# usage: suite.py BACKEND RESULTS.json [TEST ...]; environment: WORLD_SIZE
+# usage: suite.py BACKEND RESULTS.json [SECONDS] [TEST ...]; SECONDS: after which no further test begins; environment: WORLD_SIZE
 import importlib.util
 import json
 import os
@@ -50,11 +50,14 @@ def load(backend):
 
 
 class Results(unittest.TextTestResult):
-    """Writes what became of each test to a file at once."""
+    """Writes what became of each test to a file at once. A test that does not begin in time is not run."""
+
+    end = float("inf")
+    expected: list[str] = []
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.found, self.begin = {}, 0.0
+        self.found, self.begin = {name: ["not run", "", 0.0] for name in self.expected}, 0.0
 
     def startTest(self, test):
         super().startTest(test)
@@ -65,6 +68,11 @@ class Results(unittest.TextTestResult):
         self.found[name] = [outcome, text.strip()[-2000:], round(time.monotonic() - self.begin, 1)]
         with open(sys.argv[2], "w", encoding="utf-8") as file:
             json.dump(self.found, file, indent=1)
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        if time.monotonic() > self.end:
+            self.stop()
 
     def addSuccess(self, test):
         super().addSuccess(test)
@@ -100,8 +108,11 @@ def main():
 
     Suite.__module__ = "__main__"
     globals()["Suite"] = Suite
-    loader = unittest.defaultTestLoader
-    tests = unittest.TestSuite(map(Suite, sys.argv[3:])) if sys.argv[3:] else loader.loadTestsFromTestCase(Suite)
+    names = sys.argv[3:]
+    if names and names[0].isdigit():
+        Results.end = time.monotonic() + int(names.pop(0))
+    Results.expected = names or unittest.defaultTestLoader.getTestCaseNames(Suite)
+    tests = unittest.TestSuite(map(Suite, Results.expected))
     unittest.TextTestRunner(resultclass=Results, verbosity=2).run(tests)
 
 
