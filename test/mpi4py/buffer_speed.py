@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Time of the processor of an all-reduce of 8 bytes of one process: in C, and by mpi4py with arrays of NumPy, and of PyTorch with
-# and without weft_mpi.buffer, all by turns. No test; usage: mpiexec -n 1 python buffer_speed.py [ROUNDS], with torch, mpi4py and
-# a C compiler. Prints medians in microseconds, and medians of the differences to C in the same round.
+# Time of an all-reduce of 8 bytes: in C, and by mpi4py with arrays of NumPy, and of PyTorch with and without weft_mpi.buffer, all
+# by turns. Host memory: time of the processor, of one process. GPU memory: of all processes, each with the GPU of its local rank.
+# No test; usage: mpiexec -n 1 python buffer_speed.py [ROUNDS] [cuda], with torch, mpi4py and a C compiler. Rank 0 prints medians
+# in microseconds, and medians of the differences to C in the same round.
 import ctypes
 import os
 import statistics
@@ -16,19 +17,21 @@ import torch
 from mpi4py import MPI
 from weft_mpi import buffer, prefix
 
-COMM, CALLS = MPI.COMM_SELF, 1000
+CUDA = sys.argv[2:] == ["cuda"]
+COMM, CALLS = (MPI.COMM_WORLD, 500) if CUDA else (MPI.COMM_SELF, 1000)
+CLOCK = time.perf_counter if CUDA else time.thread_time
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 50
 LOOP = """
 #include <mpi.h>
-void loop(int calls) {
-  float send[2] = {1, 1}, recv[2];
-  for (int i = 0; i < calls; ++i) MPI_Allreduce(send, recv, 2, MPI_FLOAT, MPI_SUM, MPI_COMM_SELF);
+void loop(int calls, int world, const void* send, void* recv) {
+  for (int i = 0; i < calls; ++i)
+    MPI_Allreduce(send, recv, 2, MPI_FLOAT, MPI_SUM, world ? MPI_COMM_WORLD : MPI_COMM_SELF);
 }
 """
 
 
-def compiled():
-    """Returns the loop in C."""
+def compiled(send, recv):
+    """Returns the loop in C, on memory at these addresses."""
     with tempfile.TemporaryDirectory() as folder:
         library = os.path.join(folder, "loop.so")
         command = [
@@ -43,7 +46,8 @@ def compiled():
             library,
         ]
         subprocess.run(command, input=LOOP, text=True, check=True)
-        return ctypes.CDLL(library).loop
+        loop = ctypes.CDLL(library).loop
+        return lambda calls: loop(calls, int(CUDA), ctypes.c_void_p(send), ctypes.c_void_p(recv))
 
 
 def repeated(call):
@@ -56,16 +60,24 @@ def repeated(call):
 
 def microseconds(run):
     """Returns the mean time of a call."""
-    begin = time.thread_time()
+    COMM.Barrier()
+    begin = CLOCK()
     run(CALLS)
-    return (time.thread_time() - begin) / CALLS * 1e6
+    return (CLOCK() - begin) / CALLS * 1e6
 
 
-array, tensor = [numpy.ones(2, "f4") for _ in range(2)], [torch.ones(2) for _ in range(2)]
-once = [[MPI.memory.frombuffer(x), MPI.FLOAT] for x in array]
+if CUDA:
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", COMM.rank)) % torch.cuda.device_count())
+array = [numpy.ones(2, "f4") for _ in range(2)]
+tensor = [torch.ones(2, device="cuda" if CUDA else "cpu") for _ in range(2)]
+once = [[MPI.memory.fromaddress(x.data_ptr(), 8), MPI.FLOAT] for x in tensor]
+counted = [[memory, 2, datatype] for memory, datatype in once]
+if CUDA:
+    torch.cuda.synchronize()
 RUNS = {
-    "C": compiled(),
+    "C": compiled(tensor[0].data_ptr(), tensor[1].data_ptr()),
     "MPI.memory made once": repeated(lambda: COMM.Allreduce(once[0], once[1])),
+    "MPI.memory made once, with count": repeated(lambda: COMM.Allreduce(counted[0], counted[1])),
     "NumPy": repeated(lambda: COMM.Allreduce(array[0], array[1])),
     "NumPy, in place": repeated(lambda: COMM.Allreduce(MPI.IN_PLACE, array[1])),
     "PyTorch": repeated(lambda: COMM.Allreduce(tensor[0], tensor[1])),
@@ -81,6 +93,6 @@ found = {name: [] for name in RUNS}
 for _ in range(ROUNDS):
     for name, run in RUNS.items():
         found[name].append(microseconds(run))
-for name, times in found.items():
+for name, times in found.items() if COMM.rank == 0 else ():
     above = statistics.median(mine - c for mine, c in zip(times, found["C"]))
     print(f"{name}: {statistics.median(times):.2f} us, {above:.2f} us above C")
