@@ -2,7 +2,7 @@
 // The first messages from GPU memory, on a driver where opening a mapping takes 3 ms (ADR 0052): a pair opens
 // one bounce buffer in each direction, memory of the program is mapped once the messages have cost as much,
 // by size, and memory that comes and goes never is. MPI_Init opens the bounce buffers if each rank has a
-// context on a GPU of its own (ADR 0066). Usage: device_cold auto|one_side|always
+// context on a GPU of its own (ADR 0064). Usage: device_cold auto|one_side|always
 //   device_cold init PEERS GPU...: the ranks have contexts on these GPUs in MPI_Init (-: none), where each
 //   that has one connects with PEERS others; x behind a GPU: the bounce buffer of that rank cannot be
 //   allocated

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // GpuConnections: first contact of the GPUs of a host before the first message. A rank whose thread has a
 // CUDA context when it connects loads Weft's kernels, allocates its bounce buffer and maps those of the other
-// ranks then (docs/adr/0066). Threading: under the instance lock.
+// ranks then (docs/adr/0064). Threading: under the instance lock.
 #pragma once
 #include <cstdint>
 #include <vector>
