@@ -22,6 +22,12 @@ using element::ReduceOp;
 
 constexpr int kBytes = 16;
 
+/// a op b.
+Vec16 combine(Reduction reduction, const Vec16& a, const Vec16& b) {
+  const Vec16 both[] = {a, b};
+  return fold_loaded(reduction, 2, both);
+}
+
 /// Random values without NaN: NaN payloads are unspecified.
 template <class T>
 void draw(T& value, std::mt19937_64& random) {
