@@ -200,8 +200,9 @@ Mapping* Regions::map(const Transfer& t, uint64_t base, uint64_t buffer_id, uint
         [[likely]]
       return last;
   if (!importer.maps(t.peer, *region, opener.device)) {
+    using enum core::MappingRule::Alternative;
     const bool pays = engine_.instance.memory->mapping_pays(
-        {t.peer, false, buffer_id}, [&] { return extra_ns; }, core::MappingRule::Alternative::other_side);
+        {t.peer, false, buffer_id}, [&] { return extra_ns; }, t.in_collective() ? collective : other_side);
     if (!pays || device::for_stream()) return nullptr;  // opening a mapping may wait for kernels that run
   }
   auto mapping = open(t, *region);
