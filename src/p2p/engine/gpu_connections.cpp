@@ -63,7 +63,12 @@ Result<device::Memory> describe_own(const Engine& engine) {
 }  // namespace
 
 void GpuConnections::connect() {
-  if (engine_.instance.shm == nullptr) return;
+  if (engine_.instance.shm != nullptr) connect_peers();
+  done_ = true;
+  announced_.clear();
+}
+
+void GpuConnections::connect_peers() {
   const auto near = describe_own(engine_);
   publish(engine_, near ? OwnGpu::known : OwnGpu::none);
   if (!near) return;

@@ -22,7 +22,7 @@ class GpuConnections {
   void connect();
   /// A rank of the host has announced its bounce buffer.
   void announced(uint32_t source, const transport::cuda_ipc::Region& region) {
-    announced_.push_back({source, region});
+    if (!done_) announced_.push_back({source, region});
   }
 
  private:
@@ -30,12 +30,14 @@ class GpuConnections {
     uint32_t source;
     transport::cuda_ipc::Region region;
   };
+  void connect_peers();
   [[nodiscard]] std::vector<uint32_t> peers_with_own_gpu() const;
   [[nodiscard]] bool announce(const std::vector<uint32_t>& peers, const device::Memory& near);
   void open(const std::vector<uint32_t>& peers, const device::Memory& near);
 
   Engine& engine_;
   std::vector<Announcement> announced_;  ///< not opened yet
+  bool done_ = false;                    ///< connect() has returned
 };
 
 }  // namespace weft::p2p

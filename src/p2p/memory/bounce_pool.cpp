@@ -22,6 +22,12 @@ config::Size setting_bytes(
     "flight (larger)");
 constexpr size_t kChunkBytes = size_t{2} << 20;  // of the bounce buffers, packed at a time
 
+/// The first copy of a context, which follows, loads kernels: another part of the cold time.
+Result<device::Memory> allocate(const device::Memory& near, size_t bytes) {
+  const cold::Timer timer(cold::Part::bounce);
+  return device::allocate_scratch(near, bytes);
+}
+
 }  // namespace
 
 BouncePool::Arena* BouncePool::find(const device::Memory& near) const {
@@ -37,10 +43,8 @@ Result<BouncePool::Arena*> BouncePool::arena(const device::Memory& near) {
   const size_t chunks = chunk_count();
   if (chunks == 0)
     return Error(Errc::unsupported, "WEFT_GPU_BOUNCE_BYTES is smaller than one chunk: raise it");
-  const cold::Timer timer(cold::Part::bounce);
   const size_t data = chunks * kChunkBytes;
-  auto memory =
-      device::allocate_scratch(near, data + chunks * kFlagBytes + transport::cuda_ipc::Exporter::kProbeBytes);
+  auto memory = allocate(near, data + chunks * kFlagBytes + transport::cuda_ipc::Exporter::kProbeBytes);
   if (!memory) return std::move(memory).error();
   const std::vector<std::byte> zeros(chunks * kFlagBytes);
   if (auto zeroed =
