@@ -19,17 +19,16 @@ namespace {
 using wait_table::Gpus;
 using wait_table::OwnGpu;
 
-config::Size setting_max_ranks("gpu.connect_max_ranks", 8, 0, 1024,
-                               "Largest number of ranks of a host, with a GPU each, that load kernels and "
-                               "map each other's bounce buffers "
-                               "in MPI_Init, if their threads have CUDA contexts then. With more ranks, and "
-                               "with 0, the first messages do "
-                               "so, which takes milliseconds.",
-                               "MPI_Init waits for a kernel that ends after later calls of MPI, or most "
-                               "ranks pass no GPU memory to MPI (0)");
+config::Size setting_max_ranks(
+    "gpu.connect_max_ranks", 8, 0, 1024,
+    "Largest number of ranks of a host, with a GPU each, that load kernels and map each other's bounce "
+    "buffers in MPI_Init, if their threads have CUDA contexts then. With more ranks, and with 0, the first "
+    "messages do so, which takes milliseconds. 0 if a kernel that runs during MPI_Init ends only after later "
+    "calls of MPI.");
 
 Gpus& gpus_of(const Engine& engine, uint32_t rank) { return engine.instance.shm->wait_table(rank).gpus; }
 
+/// Publishes the state of this rank.
 void publish(const Engine& engine, OwnGpu state) {
   gpus_of(engine, engine.instance.self).own.store(state, std::memory_order_release);
 }
