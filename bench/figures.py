@@ -179,8 +179,9 @@ def compared(site, program, ranks, options, rounds, end):
 def comparisons(site, seconds, plan):
     end = time.monotonic() + seconds
     made = [compared(site, *one, 1 if site.trial else 3, end) for one in plan]
-    return {"date": time.strftime("%Y-%m-%d"), "commit": commit_of(site.weft), "machine": made[0]["machine"],
-            "comparisons": made}  # fmt: skip
+    machine = [one.pop("machine") for one in made][0]
+    machine.pop("host")  # its name
+    return {"date": time.strftime("%Y-%m-%d"), "commit": commit_of(site.weft), "machine": machine, "comparisons": made}
 
 
 def beside(site, seconds):
