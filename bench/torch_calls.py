@@ -89,7 +89,7 @@ def issued(groups, call, group, count, _each):
 
 
 def operations(groups, size):
-    """Returns functions of a group by name, on `size` bytes a rank."""
+    """Returns functions of a group for each name, on `size` bytes a rank."""
     count = max(size // FLOAT_BYTES, groups.size)
     count -= count % groups.size
     make = lambda elements: torch.zeros(elements, device=groups.device)  # noqa: E731

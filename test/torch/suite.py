@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# torch's own suite of torch.distributed (torch.testing._internal.distributed.distributed_test) on a backend, without a GPU:
+# torch's own suite of torch.distributed (torch.testing._internal.distributed.distributed_test) on a backend. Without a GPU it
 # runs the tests of gloo, and of MPI where gloo has none. Processes are forked.
-# usage: suite.py BACKEND RESULTS.json [SECONDS] [TEST ...]; SECONDS: after which no further test begins; environment: WORLD_SIZE
+# usage: suite.py BACKEND RESULTS.json [SECONDS] [TEST ...]; SECONDS: after which no further test begins; environment: WORLD_SIZE;
+# TEST_LIKE=nccl: the tests of NCCL, on as many GPUs
 import importlib.util
 import json
 import os
@@ -12,7 +13,7 @@ import types
 import unittest
 
 MODULE = "torch.testing._internal.distributed.distributed_test"
-OTHER_NAMES = ("gloo", "mpi")  # of the backends whose tests are run
+OTHER_NAMES = tuple(os.environ.get("TEST_LIKE", "gloo,mpi").split(","))  # of the backends whose tests are run
 
 
 class Name(str):
@@ -33,7 +34,9 @@ def load(backend):
     import torch.distributed  # noqa: F401
     from torch.testing._internal.common_distributed import DistTestCases
 
-    DistTestCases.backend_feature["plugin"].add(backend)
+    features = ("plugin", "gpu", "cuda", "ddp", "subgroup") if "nccl" in OTHER_NAMES else ("plugin",)
+    for feature in features:
+        DistTestCases.backend_feature.setdefault(feature, set()).add(backend)
     os.environ["BACKEND"] = backend
     spec = importlib.util.find_spec(MODULE)
     with open(spec.origin, encoding="utf-8") as file:
