@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Job: the processes of Weft that this process can reach, and communicators of some of them. A process belongs to one job
 # until it ends; torch may initialize its process groups several times meanwhile, each time with another store.
-# Needs no torch: a store is an object with set(key, value), get(key), which waits for the key, and check(keys).
+# Needs no torch: a store is an object with set(key, value), get(key), which waits for the key, add(key, number), which returns
+# the sum, and check(keys).
 from __future__ import annotations
 
 import atexit
@@ -68,6 +69,16 @@ class Store:
         return len(text)
 
 
+def publish_place(store, rank: int, size: int, text: str) -> str:
+    """Returns the prefix of the keys by which the processes of a group exchange their places. A store may have keys of an earlier
+    group of the same name, which had other processes: every group of this name and size has keys of its own, since all its
+    processes arrive before one of them arrives at the next."""
+    arrivals = f"{PLACE_KEY}/arrivals/{size}"
+    keys = f"{PLACE_KEY}/{size}/{(store.add(arrivals, 1) - 1) // size}/"
+    store.set(keys + str(rank), text)
+    return keys
+
+
 class Job:
     """The session that this process has with Weft. Threading: connect() and create() by one thread at a time."""
 
@@ -122,7 +133,7 @@ class Job:
             raise RuntimeError("an earlier init_process_group of this process has failed: start the process again")
         states = [bytes(store.get(f"{STATE_KEY}/{other}")) for other in range(size)]
         if any(state != NEW for state in states):
-            store.set(f"{PLACE_KEY}/{rank}", "-1 ")  # ends the wait of the others
+            publish_place(store, rank, size, "-1 ")  # ends the wait of the others
             raise RuntimeError(
                 f"rank {rank} starts while other processes of this store belong to the job of an earlier "
                 "init_process_group: start all processes again, as torchrun does"
@@ -172,10 +183,10 @@ class Job:
     def places(self, store, rank: int, size: int) -> list[int]:
         """Returns the ranks in the job of the processes of a group, in the order of the group. Collective over the group, by
         its store."""
-        store.set(f"{PLACE_KEY}/{rank}", f"{self.rank} {self.name}")
+        keys = publish_place(store, rank, size, f"{self.rank} {self.name}")
         ranks = []
         for other in range(size):
-            place, name = bytes(store.get(f"{PLACE_KEY}/{other}")).decode().split(" ", 1)
+            place, name = bytes(store.get(keys + str(other))).decode().split(" ", 1)
             if name != self.name:
                 raise RuntimeError(
                     f"ranks {rank} and {other} belong to different jobs of MPI ({self.name} and {name}): MPI was "

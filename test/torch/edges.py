@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Calls that differ between the processes, arguments that do not fit, and ends of groups, stores and time limits.
-# usage: edges.py CHECK, by torchrun or mpiexec
+# usage: edges.py CHECK [CHECK ...], by torchrun or mpiexec
 import contextlib
 import os
 import sys
@@ -185,6 +185,23 @@ def contacts():
     dist.destroy_process_group()
 
 
+def regrouped():
+    """Groups of the same name, of one store, have other processes after a new start."""
+    for number, members in enumerate(([1, 2], [0, 1])):
+        rank, _ = start(timeout=timedelta(seconds=20))
+        if number == 1 and rank == 1:
+            time.sleep(
+                1
+            )  # the others must not take the place of this process in the first group for that in the second
+        group = dist.new_group(members)
+        if rank in members:
+            tensor = torch.tensor([float(rank)])
+            dist.all_reduce(tensor, group=group)
+            same(tensor, torch.tensor([float(sum(members))]))
+        dist.barrier()
+        dist.destroy_process_group()
+
+
 def other_backend():
     """Processes of mpiexec that number themselves, for another backend: in reverse."""
     import weft_mpi.torch  # noqa: F401
@@ -250,4 +267,6 @@ def attempts():
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
+    for check in sys.argv[1:]:
+        globals()[check]()
+        print(f"passed: {check}", flush=True)
