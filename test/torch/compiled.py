@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# torch.compile, functional collectives, and tensors that consist of others. usage: compiled.py CHECK, by torchrun, 2 processes
+# torch.compile, functional collectives, and tensors that consist of others.
+# usage: compiled.py CHECK [CHECK ...], by torchrun, 2 processes
 import sys
 
 import torch
@@ -83,4 +84,6 @@ def data_parallel():
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
+    for check in sys.argv[1:]:
+        globals()[check]()
+        print(f"passed: {check}", flush=True)

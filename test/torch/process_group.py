@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Operations of a process group, compared with torch's own arithmetic on the data of all processes. Run by torchrun or mpiexec.
-# usage: process_group.py CHECK; environment: TEST_DEVICE=cuda for tensors in GPU memory
+# usage: process_group.py CHECK [CHECK ...]; environment: TEST_DEVICE=cuda for tensors in GPU memory
 import os
 import sys
 import threading
@@ -348,4 +348,6 @@ def mpi4py():
 if __name__ == "__main__":
     import stream_checks  # imports this file
 
-    {**globals(), **vars(stream_checks)}[sys.argv[1]]()
+    for check in sys.argv[1:]:
+        {**globals(), **vars(stream_checks)}[check]()
+        print(f"passed: {check}", flush=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Trains a small model in parallel, in four ways, and compares the losses with those of one process. Run by torchrun.
-# usage: training.py BACKEND WAY; environment: TEST_DEVICE=cuda for training on GPUs
+# usage: training.py BACKEND WAY ...; environment: TEST_DEVICE=cuda for training on GPUs
 import os
 import sys
 
@@ -108,20 +108,21 @@ def pipeline():
 
 
 def main():
-    backend, way = sys.argv[1:]
+    backend, *ways = sys.argv[1:]
     if backend == "weft":
         import weft_mpi.torch  # noqa: F401
     if DEVICE == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         torch.set_default_device(torch.device("cuda", torch.cuda.current_device()))
         torch.backends.cuda.matmul.allow_tf32 = False
-    dist.init_process_group(backend)
-    losses = globals()[way]()
     expected = train(model(), batches())
-    torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)
-    if dist.get_rank() == 0:
-        print(way, "as on one process")
-    dist.destroy_process_group()
+    for way in ways:
+        dist.init_process_group(backend)
+        losses = globals()[way]()
+        torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)
+        if dist.get_rank() == 0:
+            print(way, "as on one process", flush=True)
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
