@@ -111,6 +111,43 @@ void reuse_buffer() {
     expect(got[static_cast<size_t>(i + 1) * kBytes - 1] == static_cast<char>(i), "wrong data", "a gather");
 }
 
+/// Strided blocks, whose messages pairs of ranks divide: `runs` integers to each rank, every other one.
+void refuse_strided(int runs) {
+  const size_t block = static_cast<size_t>(runs) * 2 * sizeof(int),
+               bytes = block * static_cast<size_t>(ranks);
+  Buffer in(Kind::device, bytes, rank), out(Kind::device, bytes, rank);
+  std::vector<int> values(bytes / sizeof(int), rank + 1);
+  std::vector<char> own(bytes);
+  std::memcpy(own.data(), values.data(), bytes);
+  in.write(own);
+  MPI_Datatype strided, type;
+  MPI_Type_vector(runs, 1, 2, MPI_INT, &strided);
+  MPI_Type_create_resized(strided, 0, static_cast<MPI_Aint>(block), &type);
+  MPI_Type_commit(&type);
+  const auto exchange = [&] { return MPI_Alltoall(in.data(), 1, type, out.data(), 1, type, MPI_COMM_WORLD); };
+  const auto check_exchange = [&] {
+    out.write(std::vector<char>(bytes));
+    expect(exchange() == MPI_SUCCESS, "failed", "an exchange of strided blocks");
+    const std::vector<char> got = out.read();
+    std::memcpy(values.data(), got.data(), bytes);
+    bool right = true;
+    for (size_t i = 0; i < values.size(); ++i)
+      right = right && values[i] == (i % 2 != 0 ? 0 : static_cast<int>(i * sizeof(int) / block) + 1);
+    expect(right, "wrong data", "an exchange of strided blocks");
+  };
+  const unsigned long before = weft::test::cuda().pair_collectives();
+  check_exchange();
+  for (int i = 0; i < 3; ++i) {
+    if (rank == 1) weft::test::cuda().fail("cuGraphLaunch:1:2");
+    expect(exchange() != MPI_SUCCESS, "succeeded", "an exchange of strided blocks");
+    if (rank == 1) weft::test::cuda().fail("");
+    check_exchange();
+  }
+  expect(weft::test::cuda().pair_collectives() >= before + 4, "not divided by pairs", "strided blocks");
+  MPI_Type_free(&strided);
+  MPI_Type_free(&type);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -123,6 +160,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "direct") == 0) reuse_buffer();
   for (const Form form : {Form::blocking, Form::nonblocking, Form::persistent})
     for (const int count : {2, 20'000, 700'000}) refuse("cuGraphLaunch:1:2", count, form);
+  for (const int runs : {2, 20'000, 200'000}) refuse_strided(runs);
   if (argc == 1) fail_on_one_rank();
   MPI_Finalize();
   return failures != 0;
