@@ -2,7 +2,8 @@
 // Collectives with layouts on GPU memory, beside MPI_Alltoall of the same bytes in the same rounds: counts
 // and datatypes for each peer, runs of 8 bytes, the transpose of a distributed cube along each axis by
 // MPI_Alltoallw with subarrays, and the faces of a cube by MPI_Neighbor_alltoallw. Medians over rounds; a
-// round takes the slowest rank's time. Compare WEFT_COLL_GPU_LAYOUTS=on and off. Usage: layouts [options]
+// round takes the slowest rank's time. Compare WEFT_COLL_GPU_LAYOUTS=on and off,
+// and WEFT_COLL_GPU_LAYOUTS_PAIRS_MAX_BYTES=0, 4m and 1g. Usage: layouts [options]
 //   -e EDGE   of the transposed cube of complex doubles (512)
 //   -f EDGE   of the cube of doubles with faces (256)
 //   -r ROUNDS (100; transposes and faces a tenth)

@@ -128,12 +128,11 @@ Error unequal_blocks() {
   return Error(Errc::unsupported, "blocks between two ranks have different sizes on both sides");
 }
 
-Result<std::unique_ptr<Blocks>> packed_blocks(const BlockShapes& shapes,
-                                              const device::kernel::Collective& collective) {
-  Table table(collective);
-  WEFT_TRY(table.add(shapes.sent, table.get().from));
-  WEFT_TRY(table.add(shapes.received, table.get().to));
-  return table.take();
+/// Whether the counters of kernels suffice.
+bool fits(const Entries& list) {
+  return std::all_of(list.begin(), list.end(), [](const Entry& entry) {
+    return device::block_of(entry.shape, entry.bytes, entry.word, 0).ok();
+  });
 }
 
 bool has_table(const Entries& list) {
@@ -173,9 +172,7 @@ bool supports_layouts(const Call& call) {
 std::optional<Layouts> movable_layouts(const Call& call, const device::Memory& near) {
   if (!supports_layouts(call)) return std::nullopt;
   auto shapes = block_shapes(call, near);
-  if (!shapes) return std::nullopt;
-  device::kernel::Collective sample{};
-  if (!packed_blocks(*shapes, sample)) return std::nullopt;
+  if (!shapes || !fits(shapes->sent) || !fits(shapes->received)) return std::nullopt;
   return has_table(shapes->received) ? Layouts::tables
          : has_table(shapes->sent)   ? Layouts::sent_tables
                                      : Layouts::strided;
@@ -185,7 +182,10 @@ Result<std::unique_ptr<Blocks>> packed_blocks(const Call& call, const device::ke
                                               const device::Memory& near) {
   auto shapes = block_shapes(call, near);
   if (!shapes) return std::move(shapes).error();
-  return packed_blocks(*shapes, collective);
+  Table table(collective);
+  WEFT_TRY(table.add(shapes->sent, table.get().from));
+  WEFT_TRY(table.add(shapes->received, table.get().to));
+  return table.take();
 }
 
 Result<std::unique_ptr<Blocks>> stored_blocks(const BlockShapes& shapes, const Entries& targets,
