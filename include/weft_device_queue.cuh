@@ -65,9 +65,11 @@ WEFT_DEVICE_FUNCTION Error reserve_record(const abi::WindowTable* table, int ran
   }
 }
 
-/// Reserves a record whose stage is free; returns false if there is none.
+/// Reserves a record whose stage is free; returns false if there is none, or a process of the window has
+/// ended: a put from its buffer tells whether the target has.
 WEFT_DEVICE_FUNCTION bool reserve_stage(const abi::WindowTable* table, uint64_t& position) {
   abi::Queue& queue = *queue_of(table);
+  if (load_volatile(&status_of(table)->cancelled) != 0) return false;
   for (bool looked = false;;) {
     position = load_acquire(&queue.written);
     if (position - load_acquire(&queue.read_seen) < abi::Queue::kStages) {

@@ -24,8 +24,9 @@ using datatype::ReduceOp;
 counters::Counter requested("window.kernel_requests", counters::Unit::events,
                             "Requests of kernels to targets of windows on other hosts");
 
-/// Records taken in one poll, so that messages of peers are delivered in between.
+/// Records taken in one poll, and bytes of their data, so that messages of peers are delivered in between.
 constexpr int kMaxRecordsPerPoll = 64;
+constexpr uint64_t kMaxBytesPerPoll = 8 * abi::Queue::kStageBytes;
 
 static_assert(offsetof(abi::QueueRecord, signal) == abi::QueueRecord::kLastWord * sizeof(uint64_t));
 static_assert(sizeof(abi::QueueRecord) == 64 && offsetof(abi::QueueReply, state) == sizeof(uint64_t));
@@ -135,8 +136,9 @@ bool KernelQueue::poll() {
   bool progressed = false;
   for (size_t rank = 0; backlogs_ != 0 && rank < lanes_.size(); ++rank)
     progressed |= send_backlog(static_cast<int>(rank));
-  for (int i = 0; i < kMaxRecordsPerPoll && written(taken_); ++i) {
-    take(taken_++);
+  uint64_t bytes = 0;
+  for (int i = 0; i < kMaxRecordsPerPoll && bytes < kMaxBytesPerPoll && written(taken_); ++i) {
+    bytes += take(taken_++);
     free_records();
     progressed = true;
     note_event();
@@ -158,27 +160,33 @@ void KernelQueue::free_records() {
   if (read_ != before) __atomic_store_n(read_word_, read_, __ATOMIC_RELEASE);
 }
 
-/// Executes a record.
-void KernelQueue::take(uint64_t position) {
+/// Executes a record. Returns the bytes of its payload or stage.
+uint64_t KernelQueue::take(uint64_t position) {
   const Record record = records_[position % abi::Queue::kRecords];
   requested.add();
   if (record.reply != 0) newest_[(record.reply - 1) % abi::Queue::kReplies] = record.reply;
-  if (record.kind == Record::flush) return flush(record);
+  if (record.kind == Record::flush) {
+    flush(record);
+    return 0;
+  }
   if (const Status can = usable(record.rank); !can.ok()) {
     if (record.reply != 0)
       reply(record.reply, 0, error_of(can));
     else
       report(record.rank, error_of(can));
-    return;
+    return 0;
   }
-  if (record.kind == Record::get)
-    get(record);
-  else if (record.kind != Record::put)
-    update(record);
-  else if (record.address != 0)
-    put(record);
-  else
+  if (record.kind == Record::put && record.address == 0) {
     send_put(record, data_of(record, position), position);
+    return record.bytes;
+  }
+  if (record.kind == Record::put)
+    put(record);
+  else if (record.kind == Record::get)
+    get(record);
+  else
+    update(record);
+  return 0;
 }
 
 Status KernelQueue::usable(int rank) const {

@@ -98,7 +98,7 @@ class KernelQueue final : private core::Poller {
   [[nodiscard]] const std::byte* data_of(const Record& record, uint64_t position) const;
   template <class Done>
   void wait_for(int rank, Done&& done);
-  void take(uint64_t position);
+  uint64_t take(uint64_t position);
   void free_records();
   void put(const Record& record);
   void start_put(Request& request);

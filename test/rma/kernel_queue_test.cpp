@@ -187,6 +187,9 @@ TEST(KernelQueue, NoStageIsFree) {
   ring.take();  // the record of the named put is 64 before the next one
   EXPECT_EQ(put(), Error::none);
   EXPECT_EQ(ring.records[abi::Queue::kStages + 1].address, 0u);
+  ring.take();
+  ring.status.cancelled = 1;
+  EXPECT_EQ(put(), Error::failed) << "a put that nobody answers ends with a failed process";
 }
 
 TEST(KernelQueue, RepliesReachTheirThreads) {
