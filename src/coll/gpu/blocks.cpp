@@ -159,9 +159,10 @@ bool moves_layouts_by_blocks(const Call& call) {
 }
 
 bool moves_layouts_by_pairs(const Call& call, uint64_t largest, Layouts layouts) {
-  // A broadcast has one message, whose sender does not wait.
-  return layouts == Layouts::strided && !layouts_enabled.is("off") && largest <= value_for(call, pairs_max) &&
-         call.what != Collective::bcast;
+  if (layouts != Layouts::strided || layouts_enabled.is("off") || largest > value_for(call, pairs_max))
+    return false;
+  if (call.what == Collective::bcast) return false;  // one message, whose sender does not wait
+  return layouts_enabled.is("on") || call.size >= kLeastRanks || among_neighbors(call);
 }
 
 bool supports_layouts(const Call& call) {

@@ -29,8 +29,6 @@ bool has_data(const Operand& operand) {
   return false;
 }
 
-bool among_neighbors(const Call& call) { return call.what >= neighbor_allgather; }
-
 bool rooted(const Call& call) { return call.rank == call.root; }
 bool uses_send(const Call& call) {
   if (call.what == scatter || call.what == scatterv) return rooted(call);
@@ -215,6 +213,8 @@ device::kernel::Reduction kernel_reduction(const Call& call) {
   if (!basic) return {};
   return device::kernel::reduction_of(call.op->kind, datatype::reduction_type(*basic));
 }
+
+bool among_neighbors(const Call& call) { return call.what >= neighbor_allgather; }
 
 bool has_kernel(const Call& call) { return !call.op->user && kernel_reduction(call).defined(); }
 
