@@ -7,6 +7,7 @@
 //   -n COUNT  steps of a phase (20)
 //   -d KIND   cuda or host memory (cuda)
 //   -a BYTES  least size of the buffers that are allocated in each step (64 MiB)
+//   -l        selects the GPU after MPI_Init, not before
 //   -k MS     launches a kernel of that duration before each step (none)
 //   -w MS     exchanges before the steady state is measured (200)
 //   -c        checks every byte; the times then mean nothing
@@ -33,10 +34,10 @@ enum { MOST_EXCHANGES = 1000, TAG = 1, TIMEOUT_S = 120, MOST_PARTS = 16, FRESH_C
 static struct {
   size_t bytes, fresh_bytes;
   int exchanges;
-  bool cuda, check;
+  bool cuda, check, late;
   double kernel_ms, warm_ms;
   const char* json;
-} options = {65536, 64 << 20, 20, true, false, 0, 200, NULL};
+} options = {65536, 64 << 20, 20, true, false, false, 0, 200, NULL};
 
 static int rank, ranks;
 static long number;  // exchanges so far: part of the patterns
@@ -247,11 +248,12 @@ static bool write_json(const struct figures* f, bool valid) {
 }
 
 static bool parse(int argc, char** argv) {
-  for (int option; (option = getopt(argc, argv, "m:n:d:a:k:w:cj:")) != -1;) {
+  for (int option; (option = getopt(argc, argv, "m:n:d:a:lk:w:cj:")) != -1;) {
     if (option == 'm') options.bytes = (size_t)atoll(optarg);
     if (option == 'n') options.exchanges = atoi(optarg);
     if (option == 'd') options.cuda = strcmp(optarg, "host") != 0;
     if (option == 'a') options.fresh_bytes = (size_t)atoll(optarg);
+    if (option == 'l') options.late = true;
     if (option == 'k') options.kernel_ms = atof(optarg);
     if (option == 'w') options.warm_ms = atof(optarg);
     if (option == 'c') options.check = true;
@@ -267,13 +269,13 @@ int main(int argc, char** argv) {
   char error[256];
   struct bench_device_info device;
   if (!parse(argc, argv)) {
-    fprintf(
-        stderr,
-        "usage: cold [-m BYTES] [-n EXCHANGES] [-d cuda|host] [-a BYTES] [-k MS] [-w MS] [-c] [-j FILE]\n");
+    fprintf(stderr,
+            "usage: cold [-m BYTES] [-n EXCHANGES] [-d cuda|host] [-a BYTES] [-l] [-k MS] [-w MS] [-c] [-j "
+            "FILE]\n");
     return 2;
   }
-  const int local = bench_local_rank();
-  if (options.cuda && !bench_device_open(local < 0 ? 0 : local, &device, error, sizeof error)) {
+  const int local = bench_local_rank() < 0 ? 0 : bench_local_rank();
+  if (options.cuda && !options.late && !bench_device_open(local, &device, error, sizeof error)) {
     fprintf(stderr, "cold: %s\n", error);
     return 77;
   }
@@ -286,6 +288,7 @@ int main(int argc, char** argv) {
   if (ranks < 2) stop("at least 2 ranks are needed");
   requests = malloc(sizeof *requests * 2 * (size_t)ranks);
   if (!requests) stop("no memory");
+  if (options.cuda && options.late && !bench_device_open(local, &device, error, sizeof error)) stop(error);
   if (options.kernel_ms > 0) bench_kernels_load();
 
   size_t all = options.bytes * (size_t)(ranks - 1);

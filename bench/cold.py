@@ -122,6 +122,7 @@ def gather(chosen, folder, jobs):
     found, missing = comparison.gather(others)
     found.insert(0, mine)
     options = [*(TRIAL if chosen.trial else ("-n", str(EXCHANGES))), *(["-c"] if chosen.check else [])]
+    options += ["-l"] if chosen.late else []
     if chosen.per_task:
         comparison.limit_visibility(found)
     return [Measurement(peer, jobs, options) for peer in found], missing
@@ -135,6 +136,7 @@ def arguments():
     parser.add_argument("--sizes", default=SIZES, help="bytes of a message (%(default)s)")
     parser.add_argument("--kernel-sizes", default=KERNEL_SIZES, help="the same beside a kernel (%(default)s)")
     parser.add_argument("--check", action="store_true", help="check every byte; the times then mean nothing")
+    parser.add_argument("--late", action="store_true", help="GPUs are selected after MPI_Init, not before")
     parser.add_argument("--trial", action="store_true", help="few exchanges, small allocations, no limits")
     chosen = parser.parse_args()
     chosen.weft = os.path.abspath(chosen.weft)
@@ -157,7 +159,8 @@ def main():
         rounds = comparison.Rounds(measured, ranks, chosen.memory, end, chosen.limit)
         number = rounds.run(jobs, chosen.rounds)
     facts = {**comparison.facts_of(chosen, measured, rounds, number, missing), "gpus": gpus,
-             "visibility": "per task" if chosen.per_task else "all", "kernel_ms": kernel_ms, "nvls": "off"}  # fmt: skip
+             "visibility": "per task" if chosen.per_task else "all", "late": chosen.late,
+             "kernel_ms": kernel_ms, "nvls": "off"}  # fmt: skip
     rows = compare(rounds.figures, not (chosen.trial or chosen.check))
     show(rows, measured, facts)
     runs = {one.name: one.runs for one in measured}
