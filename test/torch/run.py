@@ -217,6 +217,15 @@ class Torch(unittest.TestCase):
         for way in ways:
             self.assertIn(f"{way} as on one process", printed)
 
+    def test_bench(self):
+        program = os.path.join(SOURCE, "bench", "torch_calls.py")
+        sizes = ("--sizes", "8,4096", "--rounds", "1", "--steps", "1")
+        printed = self.torchrun(2, program, "--device", "cpu", "--backends", "weft,gloo,fake", *sizes)
+        rows = json.JSONDecoder().raw_decode(printed[printed.index("{\n") :])[0]["rows"]
+        self.assertEqual(len(rows), 2 * 5 + 5 + 1)
+        for name, row in rows.items():
+            self.assertTrue(all(row[backend] > 0 for backend in ("weft", "gloo")), (name, row))
+
     def test_page(self):
         """The blocks of docs/pytorch.md."""
         for line in blocks.lines_of("test/torch/run.py", SOURCE, "docs/pytorch.md", self.folder):
