@@ -27,7 +27,7 @@ Received received{{"p2p.eager_pack_messages", counters::Unit::events,
 using device::TileSync;
 
 config::Size setting_max(
-    "gpu.eager_pack_max", size_t{4} << 20, 0, size_t{1} << 30,
+    "gpu.eager_pack_max", size_t{8} << 20, 0, size_t{1} << 30,
     "Largest GPU message in bytes through a bounce buffer that is packed eagerly, when it is sent, while the "
     "receiver unpacks; at most what all chunks but three hold. 0: packed when the receiver requests it.");
 
