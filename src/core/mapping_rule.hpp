@@ -43,7 +43,7 @@ class MappingRule {
   [[nodiscard]] size_t entries() const { return spent_ns_.size(); }
 
  private:
-  /// What mappings of collectives may cost at once, in all, before they follow the rule of messages.
+  /// Time that mappings of collectives may cost at once, in all, before they follow the rule of messages.
   struct Advance {
     uint64_t since_ns = 0;  // of the first
     uint64_t spent_ns = 0;
