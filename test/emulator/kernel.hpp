@@ -62,7 +62,6 @@ std::unique_ptr<Kernel> create_collective_blocks(ContextObject& context, void** 
 
 // pair_blocks.cpp
 [[nodiscard]] std::unique_ptr<Kernel> create_pairs(ContextObject& context, void** parameters);
-[[nodiscard]] std::unique_ptr<Kernel> create_stream_pairs(ContextObject& context, void** parameters);
 
 /// Creates the stream operation of a launch. The kernel must belong to `context`, unless that is null. Loads
 /// the kernel if necessary.

@@ -321,7 +321,6 @@ const KernelEntry* find_kernel(const char* name) {
                                         {"weft_collective_stream_ll", create_stream_ll},
                                         {"weft_collective_stream_simple", create_stream_simple},
                                         {"weft_collective_pairs", create_pairs},
-                                        {"weft_collective_stream_pairs", create_stream_pairs},
                                         {"weft_enqueue", create_enqueue},
                                         {"weft_enqueue_layouts", create_enqueue},
                                         {"weft_enqueue_small", create_enqueue_small},

@@ -291,10 +291,10 @@ class EnqueuedPairs final : public PairKernel {
 }  // namespace
 
 std::unique_ptr<Kernel> create_pairs(ContextObject& context, void** parameters) {
+  PairBlocks call;
+  std::memcpy(&call, parameters[0], sizeof call);
+  if (call.enqueued()) return std::make_unique<EnqueuedPairs>(context, parameters);
   return std::make_unique<EnteredPairs>(context, parameters);
-}
-std::unique_ptr<Kernel> create_stream_pairs(ContextObject& context, void** parameters) {
-  return std::make_unique<EnqueuedPairs>(context, parameters);
 }
 
 }  // namespace emucuda

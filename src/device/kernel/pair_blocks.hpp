@@ -29,12 +29,12 @@ struct PairCall {
   }
 };
 
-/// Parameter of `weft_collective_pairs(PairBlocks)` and `weft_collective_stream_pairs(PairBlocks)`. Thread
-/// blocks first_block[j] to first_block[j + 1] - 1 handle the messages to and from rank j. The message to a
-/// rank is the packed stream of its blocks, each from a multiple of 16 bytes on. Small messages are sent as
-/// LL packets, others by the Simple protocol in chunks. weft_collective_pairs exits on a timeout, as
-/// weft_collective_simple does. Enqueued: regions, call numbers and credits are those of StreamControl; every
-/// rank acknowledges every such call.
+/// Parameter of `weft_collective_pairs(PairBlocks)`. Thread blocks first_block[j] to first_block[j + 1] - 1
+/// handle the messages to and from rank j. The message to a rank is the packed stream of its blocks, each
+/// from a multiple of 16 bytes on. Small messages are sent as LL packets, others by the Simple protocol in
+/// chunks. Calls by the host exit on a timeout, as those of weft_collective_simple do. Enqueued calls have a
+/// cancel word instead; their regions, call numbers and credits are those of StreamControl, and every rank
+/// acknowledges every such call.
 struct PairBlocks {
   static constexpr uint32_t kMost = 52;            ///< blocks: those of 26 neighbors
   static constexpr uint32_t kPairBlocks = 64;      ///< most thread blocks of a pair
@@ -70,6 +70,7 @@ struct PairBlocks {
   uint16_t chunks[Collective::kRanks];  ///< of the pair with a rank: PairSplit::chunk_bytes / kChunkUnit
   Block blocks[kMost];
 
+  [[nodiscard]] WEFT_HOST_DEVICE bool enqueued() const { return (timeout_ns & Collective::kCancelWord) != 0; }
   /// Of a launch; without messages one, which ends the call.
   [[nodiscard]] uint32_t thread_blocks() const { return first_block[size] != 0 ? first_block[size] : 1; }
   /// Sets block i, which has `bytes` bytes.

@@ -29,8 +29,6 @@ Status CollectiveSlots::load() {
   if (code == kSuccess) code = load_module(Source::blocks, blocks_module_);
   if (code == kSuccess) code = find_function(blocks_module_, "weft_collective_blocks", kernels_[blocks]);
   if (code == kSuccess) code = find_function(blocks_module_, "weft_collective_pairs", kernels_[pairs]);
-  if (code == kSuccess)
-    code = find_function(blocks_module_, "weft_collective_stream_pairs", stream_pairs_kernel_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_ll", stream_ll_kernel_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_simple", stream_simple_kernel_);
   if (code == kSuccess) return {};

@@ -30,7 +30,7 @@ class CollectiveSlots {
   [[nodiscard]] Code launch(Kernel kernel, unsigned blocks, unsigned threads, void* parameter);
   [[nodiscard]] Function stream_ll_kernel() const { return stream_ll_kernel_; }
   [[nodiscard]] Function stream_simple_kernel() const { return stream_simple_kernel_; }
-  [[nodiscard]] Function stream_pairs_kernel() const { return stream_pairs_kernel_; }
+  [[nodiscard]] Function pairs_kernel() const { return kernels_[pairs]; }
   [[nodiscard]] Address resume_state(uint32_t number) const {
     return resume_states_ + number * sizeof(kernel::Collective::ResumeState);
   }
@@ -54,7 +54,7 @@ class CollectiveSlots {
   Module module_ = nullptr, blocks_module_ = nullptr;
   std::array<Function, kKernels> kernels_{};
   std::array<Launcher, kKernels> launchers_;
-  Function stream_ll_kernel_ = nullptr, stream_simple_kernel_ = nullptr, stream_pairs_kernel_ = nullptr;
+  Function stream_ll_kernel_ = nullptr, stream_simple_kernel_ = nullptr;
   Stream stream_ = nullptr;
   uint64_t* status_ = nullptr;
   kernel::Collective* slot_configs_ = nullptr;  // in the page of status_

@@ -132,7 +132,7 @@ Status enqueue_collective(const UserStream& stream, const kernel::StreamCollecti
 
 Status enqueue_blocks(const UserStream& stream, const kernel::PairBlocks& call) {
   return launch_collective(stream, call, call.thread_blocks(), kernel::Collective::kThreads,
-                           [](const cuda::CollectiveSlots& slots) { return slots.stream_pairs_kernel(); });
+                           [](const cuda::CollectiveSlots& slots) { return slots.pairs_kernel(); });
 }
 
 Status enqueue_copy(const UserStream& stream, void* dst, const void* src, size_t n) {
