@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A program resets its GPU after messages and goes on with memory of its own, which takes the addresses that
 // the library had: MPI_Finalize leaves this memory, and all that the program has in the new context, as it
-// is.
+// is. Usage: device_reset
+//   device_reset early one|all: rank 1 or all ranks reset their GPUs before their first messages, which find
+//   nothing of what MPI_Init has allocated, loaded and mapped (ADR 0064)
 #include <mpi.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -31,6 +35,7 @@ void reset(int device) {
   weft::test::Context& context = cuda().primary[static_cast<size_t>(device)];
   ASSERT_EQ(cuda().cuDevicePrimaryCtxReset_v2(device), 0);
   ASSERT_EQ(cuda().cuDevicePrimaryCtxRetain(&context, device), 0);
+  ASSERT_EQ(cuda().cuCtxSetCurrent(context), 0);
 }
 
 /// Memory of the program of all sizes that the library allocates.
@@ -48,8 +53,13 @@ std::vector<std::unique_ptr<Buffer>> allocate(int device) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const bool early = argc > 2 && std::strcmp(argv[1], "early") == 0;
+  const char* const local = std::getenv("LOCAL_RANK");
+  if (early && local != nullptr)
+    cuda().cuCtxSetCurrent(cuda().primary[static_cast<size_t>(std::atoi(local) % cuda().devices)]);
   weft::test::start(argc, argv, rank, ranks);
   const int device = rank % cuda().devices;
+  if (early && (rank == 1 || std::strcmp(argv[2], "all") == 0)) reset(device);
   for (const size_t bytes : {size_t{64}, size_t{100'000}, size_t{2'000'000}}) exchange(device, bytes);
   MPI_Barrier(MPI_COMM_WORLD);
   reset(device);

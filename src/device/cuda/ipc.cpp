@@ -35,6 +35,7 @@ Status close_import(const Memory& mapped) {
   if (!available()) return {};
   if (mapped.mapped) return cuda::unmap(mapped);
   if (!cuda::context_exists(mapped.context, mapped.base)) return {};
+  if (mapped.buffer_id != 0 && !alive(mapped)) return {};  // another allocation has its address
   const cuda::CurrentContext current(mapped.context);
   if (cuda::gone(current.code())) return {};
   if (current.code() != cuda::kSuccess) return no_context(current.code());
@@ -96,6 +97,9 @@ Result<Memory> open_ipc(const IpcHandle& handle, size_t size, const GpuId& owner
     mapped.context = *context;
     mapped.base = address;
     mapped.size = size;
+    if (unsigned long long id = 0;
+        cuda::driver().pointer_get_attribute(&id, cuda::kAttributeBufferId, address) == cuda::kSuccess)
+      mapped.buffer_id = id;
     cuda::note_imported(mapped);
     note_handle(address, raw);
     return mapped;

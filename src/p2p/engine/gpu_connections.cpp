@@ -111,7 +111,9 @@ bool GpuConnections::announce(const std::vector<uint32_t>& peers, const device::
   });
 }
 
-/// Maps the bounce buffers of the peers in the order of their announcements.
+/// Maps the bounce buffers of the peers in the order of their announcements. A peer whose MPI_Init has
+/// returned may have reset its GPU meanwhile, so that its buffer is gone: its first message tests the path
+/// again.
 void GpuConnections::open(const std::vector<uint32_t>& peers, const device::Memory& near) {
   std::vector<uint32_t> awaited = peers;
   while (!awaited.empty()) {
@@ -124,7 +126,10 @@ void GpuConnections::open(const std::vector<uint32_t>& peers, const device::Memo
     for (const Announcement& bounce : arrived) {
       std::erase(awaited, bounce.source);
       auto mapping = engine_.instance.memory->open(bounce.source, bounce.region, nullptr, near);
-      if (mapping) engine_.importer().release(*mapping);
+      if (mapping)
+        engine_.importer().release(*mapping);
+      else
+        engine_.importer().forget_path_test(bounce.source, bounce.region.device, near.device);
     }
   }
 }

@@ -33,7 +33,7 @@ Result<device::Memory> allocate(const device::Memory& near, size_t bytes) {
 BouncePool::Arena* BouncePool::find(const device::Memory& near) const {
   for (const auto& arena : arenas_)
     if (arena->memory.device == near.device &&
-        (near.context == nullptr || near.context == arena->memory.context))
+        (near.context == nullptr || near.context == arena->memory.context) && device::alive(arena->memory))
       return arena.get();
   return nullptr;
 }

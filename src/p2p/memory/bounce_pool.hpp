@@ -18,7 +18,8 @@
 namespace weft::p2p {
 
 /// One allocation per GPU context, divided into chunks, followed by flags with which packing and unpacking
-/// kernels synchronise. Allocated on first use, freed at close().
+/// kernels synchronise. Allocated on first use, freed at close(). An allocation in a context that the
+/// program has reset since is not used again.
 class BouncePool {
  public:
   struct Arena {

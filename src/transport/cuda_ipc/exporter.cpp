@@ -138,7 +138,10 @@ void Exporter::use_mailbox(Peer peer, uint64_t mailbox) {
 }
 
 Result<Probe> Exporter::probe(const device::Memory& memory) {
-  if (const auto at = probes_.find(memory.device); at != probes_.end()) return at->second.probe;
+  if (const auto at = probes_.find(memory.device); at != probes_.end()) {
+    if (device::alive(at->second.block)) return at->second.probe;
+    drop_probe(at);
+  }
   const cold::Timer timer(cold::Part::probes);
   auto block = device::allocate_scratch(memory, kProbeAllocation);
   if (!block) return std::move(block).error();
@@ -147,15 +150,25 @@ Result<Probe> Exporter::probe(const device::Memory& memory) {
     device::free_scratch(*block);
     return probe;
   }
-  return probes_.emplace(memory.device, PlacedProbe{*probe, *block}).first->second.probe;
+  return probes_.emplace(memory.device, PlacedProbe{*probe, *block, true}).first->second.probe;
+}
+
+/// The program has reset the context of a probe: all peers are sent a new one.
+void Exporter::drop_probe(std::map<int, PlacedProbe>::iterator at) {
+  std::erase_if(probes_sent_, [&](const auto& sent) { return sent.second == at->first; });
+  if (at->second.own) device::free_scratch(at->second.block);
+  probes_.erase(at);
 }
 
 Status Exporter::place_probe(const device::Memory& block, uint64_t address) {
-  if (probes_.contains(block.device)) return {};
+  if (const auto at = probes_.find(block.device); at != probes_.end()) {
+    if (device::alive(at->second.block)) return {};
+    drop_probe(at);
+  }
   const cold::Timer timer(cold::Part::probes);
   auto probe = write_probe(block, address);
   if (!probe) return std::move(probe).error();
-  probes_.emplace(block.device, PlacedProbe{*probe, std::nullopt});
+  probes_.emplace(block.device, PlacedProbe{*probe, block, false});
   return {};
 }
 
@@ -174,6 +187,8 @@ Result<Probe> Exporter::write_probe(const device::Memory& block, uint64_t addres
 }
 
 bool Exporter::probe_due(const device::Memory& memory, Peer peer) const {
+  if (const auto at = probes_.find(memory.device); at != probes_.end() && !device::alive(at->second.block))
+    return true;
   return std::find(probes_sent_.begin(), probes_sent_.end(), std::make_pair(peer, memory.device)) ==
          probes_sent_.end();
 }
@@ -226,7 +241,7 @@ void Exporter::forget_peer(Peer peer) {
 void Exporter::close() {
   ++withdrawals_;
   for (const auto& [device, placed] : probes_)
-    if (placed.own) device::free_scratch(*placed.own);
+    if (placed.own) device::free_scratch(placed.block);
   probes_.clear();
   exports_.clear();
   drops_.clear();

@@ -123,8 +123,12 @@ Result<Mapping*> Importer::open(Peer peer, const Region& region, const Probe* pr
 Mapping* Importer::cached(const Key& key, const Region& region) {
   const RegionName name{region.base, region.buffer_id, region.epoch};
   if (const auto at = mappings_.find(key); at != mappings_.end()) {
-    if (at->second->is_of(name)) [[likely]]
-      return most_recent_ = at->second.get();
+    if (at->second->is_of(name)) [[likely]] {
+      const device::Memory& memory = at->second->memory_;
+      if (at->second->references_ != 0 || memory.buffer_id == 0 || device::alive(memory)) [[likely]]
+        return most_recent_ = at->second.get();
+      return drop_lost(at);
+    }
   }
   retire_stale(key, region);
   for (auto& mapping : retired_) {
@@ -137,6 +141,16 @@ Mapping* Importer::cached(const Key& key, const Region& region) {
     std::erase(retired_, nullptr);
     return reused;
   }
+  return nullptr;
+}
+
+/// The program has reset the context of a mapping that MPI_Init has opened, say: it is opened again.
+Mapping* Importer::drop_lost(Table::iterator at) {
+  most_recent_ = nullptr;
+  ++closures_;
+  drops.add();
+  close_mapping(*at->second);
+  mappings_.erase(at);
   return nullptr;
 }
 

@@ -165,8 +165,10 @@ class Exporter {
   Export* most_recent_ = nullptr;  // null if withdrawn
   struct PlacedProbe {
     Probe probe;
-    std::optional<device::Memory> own;  ///< its own allocation; none: it is in a block of the library
+    device::Memory block;
+    bool own;  ///< the block holds nothing else
   };
+  void drop_probe(std::map<int, PlacedProbe>::iterator at);
   std::map<int, PlacedProbe> probes_;  // by device
   std::vector<std::pair<Peer, int>> probes_sent_;
   std::map<Peer, uint64_t> mailboxes_;           // of peers that cannot acquire descriptors
@@ -265,6 +267,10 @@ class Importer {
   /// than 256 MiB wait. Closing waits for all kernels of the GPU and blocks all submissions meanwhile, so a
   /// kernel of the program that waits for a message would never end.
   void drop(Peer peer, uint64_t epoch, uint64_t base, uint64_t buffer_id);
+  /// The next open() for this peer and pair of devices tests the path.
+  void forget_path_test(Peer peer, const device::GpuId& remote, int local) {
+    path_tests_.erase({peer, remote, local});
+  }
   /// Drops all mappings, probes and test results of a lost peer.
   void drop_peer(Peer peer);
   /// Closes all mappings, which must be unused; destroyed contexts are tolerated.
@@ -286,6 +292,7 @@ class Importer {
   [[nodiscard]] Status test_path(Peer peer, const Region& region, const device::Memory& local);
   [[nodiscard]] Result<Mapping*> map_tested(const Key& key, const Probe& probe, const device::Memory& local);
   [[nodiscard]] Mapping* cached(const Key& key, const Region& region);
+  Mapping* drop_lost(Table::iterator at);
   void retire_stale(const Key& key, const Region& region);
   [[nodiscard]] Result<Mapping*> map_region(const Key& key, const Region& region,
                                             const device::Memory& local);
