@@ -218,13 +218,16 @@ class Torch(unittest.TestCase):
             self.assertIn(f"{way} as on one process", printed)
 
     def test_bench(self):
-        program = os.path.join(SOURCE, "bench", "torch_calls.py")
-        sizes = ("--sizes", "8,4096", "--rounds", "1", "--steps", "1")
-        printed = self.torchrun(2, program, "--device", "cpu", "--backends", "weft,gloo,fake", *sizes)
-        rows = json.JSONDecoder().raw_decode(printed[printed.index("{\n") :])[0]["rows"]
-        self.assertEqual(len(rows), 2 * 5 + 5 + 1)
-        for name, row in rows.items():
-            self.assertTrue(all(row[backend] > 0 for backend in ("weft", "gloo")), (name, row))
+        program, file = os.path.join(SOURCE, "bench", "torch_collectives.py"), os.path.join(self.folder, "bench.json")
+        prefix = self.run_in("python", "-c", "from weft_mpi import prefix; print(prefix.find())").strip()
+        self.run_in("python", program, "--memory", "H", "--trial", "--weft", prefix, "--json", file)
+        with open(file, encoding="utf-8") as written:
+            found = json.load(written)
+        self.assertEqual((found["ranks"], len(found["rows"])), (2, 2 * 5 + 5 + 1))
+        for row in found["rows"]:
+            values = row["figures"]
+            self.assertTrue(values["Weft"] > 0 and values["gloo"] > 0, row)
+            self.assertEqual(row["ratio"], round(values["Weft"] / values["gloo"], 3))
 
     def test_page(self):
         """The blocks of docs/pytorch.md."""

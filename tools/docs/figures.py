@@ -184,8 +184,7 @@ def torch_points(found):
         words = {"issue all_reduce": "issuing all_reduce 8 B", "ddp step": "step of DistributedDataParallel"}.get(
             words, words
         )
-        if "back to back" not in words:
-            points[words] = {columns[name]: rounds for name, rounds in values.items()}
+        points[words] = {columns[name]: rounds for name, rounds in values.items()}
     return points
 
 
@@ -198,7 +197,7 @@ def torch(root):
     found = load(root, name)
     columns, rows, counts = ("Weft", "NCCL", "no communication"), [], []
     for point, values in torch_points(found).items():
-        if not TORCH_ROWS.match(point) or "NCCL" not in values:
+        if not TORCH_ROWS.match(point) or "back to back" in point or "NCCL" not in values:
             continue
         medians = {column: statistics.median(rounds) for column, rounds in values.items()}
         counts.append(len(values["Weft"]))
