@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Time of an all-reduce of 8 bytes: in C, and by mpi4py with arrays of NumPy, and of PyTorch with and without weft_mpi.buffer, all
 # by turns. Host memory: time of the processor, of one process. GPU memory: of all processes, each with the GPU of its local rank.
+# In GPU memory, also C with pauses between the calls: an all-reduce that takes longer after a pause is no cost of Python.
 # No test; usage: mpiexec -n 1 python buffer_speed.py [ROUNDS] [cuda], with torch, mpi4py and a C compiler. Rank 0 prints medians
-# in microseconds, and medians of the differences to C in the same round.
+# in microseconds, without the pauses, and medians of the differences to C in the same round.
 import ctypes
 import os
 import statistics
@@ -23,15 +24,24 @@ CLOCK = time.perf_counter if CUDA else time.thread_time
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 50
 LOOP = """
 #include <mpi.h>
-void loop(int calls, int world, const void* send, void* recv) {
-  for (int i = 0; i < calls; ++i)
-    MPI_Allreduce(send, recv, 2, MPI_FLOAT, MPI_SUM, world ? MPI_COMM_WORLD : MPI_COMM_SELF);
+#include <time.h>
+static long long now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1000000000LL + time.tv_nsec;
+}
+void loop(int calls, int world, int pause_ns, const void* send, void* recv) {
+  for (int i = 0; i < calls; ++i) {
+    if (pause_ns > 0)
+      for (long long end = now() + pause_ns; now() < end;);
+    MPI_Allreduce(send ? send : MPI_IN_PLACE, recv, 2, MPI_FLOAT, MPI_SUM, world ? MPI_COMM_WORLD : MPI_COMM_SELF);
+  }
 }
 """
 
 
-def compiled(send, recv):
-    """Returns the loop in C, on memory at these addresses."""
+def compiled():
+    """Returns a function that makes a loop in C on memory at these addresses; no `send`: in place."""
     with tempfile.TemporaryDirectory() as folder:
         library = os.path.join(folder, "loop.so")
         command = [
@@ -47,7 +57,12 @@ def compiled(send, recv):
         ]
         subprocess.run(command, input=LOOP, text=True, check=True)
         loop = ctypes.CDLL(library).loop
-        return lambda calls: loop(calls, int(CUDA), ctypes.c_void_p(send), ctypes.c_void_p(recv))
+
+    def make(send, recv, pause_us=0):
+        addresses = ctypes.c_void_p(send), ctypes.c_void_p(recv)
+        return lambda calls: loop(calls, int(CUDA), pause_us * 1000, *addresses)
+
+    return make
 
 
 def repeated(call):
@@ -58,12 +73,12 @@ def repeated(call):
     return run
 
 
-def microseconds(run):
-    """Returns the mean time of a call."""
+def microseconds(name, run):
+    """Returns the mean time of a call, without its pause."""
     COMM.Barrier()
     begin = CLOCK()
     run(CALLS)
-    return (CLOCK() - begin) / CALLS * 1e6
+    return (CLOCK() - begin) / CALLS * 1e6 - PAUSED.get(name, 0)
 
 
 if CUDA:
@@ -74,8 +89,12 @@ once = [[MPI.memory.fromaddress(x.data_ptr(), 8), MPI.FLOAT] for x in tensor]
 counted = [[memory, 2, datatype] for memory, datatype in once]
 if CUDA:
     torch.cuda.synchronize()
+in_c, addresses = compiled(), [x.data_ptr() for x in tensor]
+PAUSED = {f"C, {pause} us after the call before": pause for pause in (1, 2, 4, 8, 12)} if CUDA else {}
 RUNS = {
-    "C": compiled(tensor[0].data_ptr(), tensor[1].data_ptr()),
+    "C": in_c(*addresses),
+    "C, in place": in_c(None, addresses[1]),
+    **{name: in_c(*addresses, pause) for name, pause in PAUSED.items()},
     "MPI.memory made once": repeated(lambda: COMM.Allreduce(once[0], once[1])),
     "MPI.memory made once, with count": repeated(lambda: COMM.Allreduce(counted[0], counted[1])),
     "NumPy": repeated(lambda: COMM.Allreduce(array[0], array[1])),
@@ -92,7 +111,7 @@ RUNS = {
 found = {name: [] for name in RUNS}
 for _ in range(ROUNDS):
     for name, run in RUNS.items():
-        found[name].append(microseconds(run))
+        found[name].append(microseconds(name, run))
 for name, times in found.items() if COMM.rank == 0 else ():
     above = statistics.median(mine - c for mine, c in zip(times, found["C"]))
     print(f"{name}: {statistics.median(times):.2f} us, {above:.2f} us above C")
