@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Time of an all-reduce of 8 bytes: in C, and by mpi4py with arrays of NumPy, and of PyTorch with and without weft_mpi.buffer, all
 # by turns. Host memory: time of the processor, of one process. GPU memory: of all processes, each with the GPU of its local rank.
-# In GPU memory, also C with pauses between the calls: an all-reduce that takes longer after a pause is no cost of Python.
+# In GPU memory, also C with pauses before the calls of all ranks, and of one rank by turns: an all-reduce that takes longer then
+# is no cost of Python, which makes both kinds of pauses.
 # No test; usage: mpiexec -n 1 python buffer_speed.py [ROUNDS] [cuda], with torch, mpi4py and a C compiler. Rank 0 prints medians
 # in microseconds, without the pauses, and medians of the differences to C in the same round.
 import ctypes
@@ -30,9 +31,12 @@ static long long now(void) {
   clock_gettime(CLOCK_MONOTONIC, &time);
   return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
-void loop(int calls, int world, int pause_ns, const void* send, void* recv) {
+void loop(int calls, int world, int pause_ns, int by_turns, const void* send, void* recv) {
+  int rank, size;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
   for (int i = 0; i < calls; ++i) {
-    if (pause_ns > 0)
+    if (pause_ns > 0 && (!by_turns || i % size == rank))
       for (long long end = now() + pause_ns; now() < end;);
     MPI_Allreduce(send ? send : MPI_IN_PLACE, recv, 2, MPI_FLOAT, MPI_SUM, world ? MPI_COMM_WORLD : MPI_COMM_SELF);
   }
@@ -58,9 +62,9 @@ def compiled():
         subprocess.run(command, input=LOOP, text=True, check=True)
         loop = ctypes.CDLL(library).loop
 
-    def make(send, recv, pause_us=0):
+    def make(send, recv, pause_us=0, by_turns=False):
         addresses = ctypes.c_void_p(send), ctypes.c_void_p(recv)
-        return lambda calls: loop(calls, int(CUDA), pause_us * 1000, *addresses)
+        return lambda calls: loop(calls, int(CUDA), pause_us * 1000, int(by_turns), *addresses)
 
     return make
 
@@ -78,7 +82,7 @@ def microseconds(name, run):
     COMM.Barrier()
     begin = CLOCK()
     run(CALLS)
-    return (CLOCK() - begin) / CALLS * 1e6 - PAUSED.get(name, 0)
+    return (CLOCK() - begin) / CALLS * 1e6 - PAUSES.get(name, (0,))[0]
 
 
 if CUDA:
@@ -90,11 +94,12 @@ counted = [[memory, 2, datatype] for memory, datatype in once]
 if CUDA:
     torch.cuda.synchronize()
 in_c, addresses = compiled(), [x.data_ptr() for x in tensor]
-PAUSED = {f"C, {pause} us after the call before": pause for pause in (1, 2, 4, 8, 12)} if CUDA else {}
+PAUSES = {f"C, {pause} us after the call before": (pause, False) for pause in (1, 2, 4, 8, 12)} if CUDA else {}
+PAUSES |= {f"C, one rank {pause} us late": (pause, True) for pause in (1, 2, 4)} if CUDA else {}
 RUNS = {
     "C": in_c(*addresses),
     "C, in place": in_c(None, addresses[1]),
-    **{name: in_c(*addresses, pause) for name, pause in PAUSED.items()},
+    **{name: in_c(*addresses, *pause) for name, pause in PAUSES.items()},
     "MPI.memory made once": repeated(lambda: COMM.Allreduce(once[0], once[1])),
     "MPI.memory made once, with count": repeated(lambda: COMM.Allreduce(counted[0], counted[1])),
     "NumPy": repeated(lambda: COMM.Allreduce(array[0], array[1])),
