@@ -263,7 +263,7 @@ def run_job(chosen, ranks, rounds):
     environment = {**os.environ, **NVLS, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     measured = [os.path.abspath(__file__), "--measure", "--memory", chosen.memory, "--rounds", str(rounds)]
     measured += ["--trial"] if chosen.trial else []
-    job = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    job = ["-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}"]
     out = execute([chosen.python, *job, *measured], environment, min(chosen.seconds, chosen.limit))
     lines = [line for line in out.splitlines() if line.startswith("{")]
     if not lines:
