@@ -119,6 +119,7 @@ class Tables(unittest.TestCase):
             "Weft": {point: rounds["Weft"] for point, rounds in new.items()},
             "NCCL": {"all_reduce 8 B": [2.0]},
         }
+        by_column["Weft"]["all_reduce 8 B, back to back"] = [9.0]
         self.assertEqual(figures.torch_points({"figures": by_column}), new)
         self.assertEqual(figures.torch_points({"torch": old}), new)
 

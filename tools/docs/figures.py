@@ -168,12 +168,14 @@ def beside(root):
 
 
 def torch_points(found):
-    """Returns {point: {column: rounds}} of bench/torch_collectives.py's file, or of the earlier file."""
+    """Returns {point: {column: rounds}} of bench/torch_collectives.py's file, or of the earlier file, without operations back to
+    back, which the page leaves out."""
     if "figures" in found:
         points = {}
         for column, values in found["figures"].items():
             for point, rounds in values.items():
-                points.setdefault(point, {})[column] = rounds
+                if "back to back" not in point:
+                    points.setdefault(point, {})[column] = rounds
         return points
     columns = {"weft": "Weft", "nccl": "NCCL", "fake": "no communication"}
     points = {}
@@ -184,7 +186,8 @@ def torch_points(found):
         words = {"issue all_reduce": "issuing all_reduce 8 B", "ddp step": "step of DistributedDataParallel"}.get(
             words, words
         )
-        points[words] = {columns[name]: rounds for name, rounds in values.items()}
+        if "back to back" not in words:
+            points[words] = {columns[name]: rounds for name, rounds in values.items()}
     return points
 
 
@@ -197,7 +200,7 @@ def torch(root):
     found = load(root, name)
     columns, rows, counts = ("Weft", "NCCL", "no communication"), [], []
     for point, values in torch_points(found).items():
-        if not TORCH_ROWS.match(point) or "back to back" in point or "NCCL" not in values:
+        if not TORCH_ROWS.match(point) or "NCCL" not in values:
             continue
         medians = {column: statistics.median(rounds) for column, rounds in values.items()}
         counts.append(len(values["Weft"]))
