@@ -154,7 +154,8 @@ static void repeat_fresh(double* us, double* step_us, size_t bytes) {
   }
 }
 
-/// Calls of MPI_Alltoall, each with newly allocated buffers: mean times of FRESH_CALLS calls, without allocation.
+/// Calls of MPI_Alltoall, each with newly allocated buffers: mean times of FRESH_CALLS calls, without
+/// allocation.
 static void repeat_fresh_alltoall(double* us) {
   const size_t bytes = options.bytes * (size_t)ranks;
   for (int i = 0; i < options.exchanges; ++i) {

@@ -40,13 +40,10 @@ class MemoryRegistry final : private Poller {
   template <class ExtraNs>
   [[nodiscard]] bool mapping_pays(const MappingRule::Key& key, ExtraNs&& extra_ns,
                                   MappingRule::Alternative alternative = MappingRule::Alternative::none) {
-    return mapping_rule_.bought(key) ||
-           mapping_rule_.pays(key, extra_ns(), mapping_ns(), alternative);
+    return mapping_rule_.bought(key) || mapping_rule_.pays(key, extra_ns(), mapping_ns(), alternative);
   }
   /// Returns whether mapping_pays() has returned true for a mapping.
-  [[nodiscard]] bool mapping_bought(const MappingRule::Key& key) {
-    return mapping_rule_.bought(key);
-  }
+  [[nodiscard]] bool mapping_bought(const MappingRule::Key& key) { return mapping_rule_.bought(key); }
   /// Withdraws exported allocations that the program has freed and notifies the peers; call before an export.
   /// Sweeps only once in many calls.
   void withdraw_freed();

@@ -106,7 +106,8 @@ TEST(MappingRule, CountsPutsApart) {
   ASSERT_TRUE(config::load().ok());
 }
 
-/// Buffers of collectives that stay are mapped at once; buffers that come and go cost a bounded part of the time.
+/// Buffers of collectives that stay are mapped at once; buffers that come and go cost a bounded part of the
+/// time.
 TEST(MappingRule, MapsForCollectivesAtOnceWithinAnAdvance) {
   using enum MappingRule::Alternative;
   MappingRule rule;

@@ -48,8 +48,7 @@ bool has_declined(const Engine& engine, uint32_t rank) {
 /// Stores the GPU of the calling thread's context in the wait table. Returns its context, as memory on the
 /// GPU; an error if there is none or GPUs are not to be connected.
 Result<device::Memory> describe_own(const Engine& engine) {
-  if (setting_max_ranks < 2 || BouncePool::chunk_count() == 0 ||
-      core::MappingRule::maps_at_once())
+  if (setting_max_ranks < 2 || BouncePool::chunk_count() == 0 || core::MappingRule::maps_at_once())
     return Error(Errc::unsupported, "GPUs are connected by their first messages");
   auto context = device::current_context();
   if (!context) return context;

@@ -322,8 +322,7 @@ bool PutProtocol::put(Transfer& t) {
   Mapping* mapping = engine_.regions.map(t, rtr.base.load(std::memory_order_relaxed), buffer_id,
                                          put_gain_ns(engine_, t, bounce));
   if (mapping == nullptr) {
-    if (device::for_stream() || !engine_.instance.memory->mapping_bought(
-                                    {t.peer, false, buffer_id}))
+    if (device::for_stream() || !engine_.instance.memory->mapping_bought({t.peer, false, buffer_id}))
       decline(rtr, state);
     return false;
   }
