@@ -13,12 +13,6 @@ FIGURES = os.path.join(RESULTS, "figures")
 # measured where a machine has them.
 EARLIER = {
     "peers-4.json": "peers-4.json",
-    "peers-2.json": "peers-2.json",
-    "bars-2.json": "bars-2.json",
-    "one-sided-2.json": "one-sided-2.json",
-    "per-task-2.json": "per-task-2-h200.json",
-    "jacobi-2.json": "h200.json",
-    "torch-2.json": "python-3.json",
     "host.json": "host.json",
     "one-sided-host.json": "one-sided-host.json",
     "beside.json": "toolbox-2.json",
@@ -101,8 +95,6 @@ SHOWN = {
     "host.json": "host messages and collectives, start of a job", "one-sided-host.json": "one-sided, host memory",
     "beside.json": "comparison with packages", "files.json": "files", "spawn.json": "spawn",
     "fault-tolerance.json": "failures", "peers-2.json": "messages and collectives of GPUs",
-    "per-task-2.json": "one GPU for each rank", "bars-2.json": "required figures", "one-sided-2.json": "one-sided, GPUs",
-    "jacobi-2.json": "Jacobi solver", "torch-2.json": "[PyTorch](pytorch.md#speed)", "peers-4.json": "four GPUs",
 }  # fmt: skip
 
 
