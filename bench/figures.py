@@ -209,11 +209,11 @@ PARTS = (
     Part("per-task", 90, 50, per_task, gpus=2),
     Part("cold", 60, 40, cold, gpus=2, beside=(OPEN_MPI_CUDA, NCCL)),
     Part("host", 200, 80, host, needs=(OPEN_MPI, MPICH)),
-    Part("beside", 60, 30, make=beside, needs=(OPEN_MPI, MPICH)),
+    Part("beside", 200, 60, make=beside, needs=(OPEN_MPI, MPICH)),
     Part("one-sided-host", 120, 60, one_sided_host, needs=(OPEN_MPI, MPICH)),
     Part("spawn", 80, 40, spawn, needs=(OPEN_MPI, MPICH)),
     Part("fault-tolerance", 100, 50, fault_tolerance, needs=(OPEN_MPI,)),
-    Part("files", 100, 60, make=files, needs=(OPEN_MPI, MPICH)),
+    Part("files", 240, 90, make=files, needs=(OPEN_MPI, MPICH)),
     Part("programs", 100, 60, programs, gpus=2, beside=(OPEN_MPI_CUDA,)),
 )
 
