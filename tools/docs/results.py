@@ -13,11 +13,7 @@ FIGURES = os.path.join(RESULTS, "figures")
 # measured where a machine has them.
 EARLIER = {
     "peers-4.json": "peers-4.json",
-    "host.json": "host.json",
-    "one-sided-host.json": "one-sided-host.json",
     "beside.json": "toolbox-2.json",
-    "spawn.json": "spawn.json",
-    "fault-tolerance.json": "fault-tolerance.json",
     "files.json": "files-host.json",
 }
 COMMIT = re.compile(r"(?=[a-f]*\d)[0-9a-f]{7,12}\b\+?")
@@ -95,6 +91,8 @@ SHOWN = {
     "host.json": "host messages and collectives, start of a job", "one-sided-host.json": "one-sided, host memory",
     "beside.json": "comparison with packages", "files.json": "files", "spawn.json": "spawn",
     "fault-tolerance.json": "failures", "peers-2.json": "messages and collectives of GPUs",
+    "per-task-2.json": "one GPU for each rank", "bars-2.json": "required figures", "one-sided-2.json": "one-sided, GPUs",
+    "jacobi-2.json": "Jacobi solver", "torch-2.json": "[PyTorch](pytorch.md#speed)", "peers-4.json": "four GPUs",
 }  # fmt: skip
 
 
