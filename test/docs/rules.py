@@ -3,6 +3,7 @@
 # Tests of the documentation checks: each check must find the single fault in a small document.
 import html
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ import charts  # noqa: E402
 import commands  # noqa: E402
 import extensions  # noqa: E402
 import prose  # noqa: E402
+import results  # noqa: E402
 
 PREFIX = os.environ["MPI_PREFIX"]
 
@@ -219,11 +221,12 @@ class Charts(unittest.TestCase):
         with tempfile.TemporaryDirectory() as root:
             folder = self.tree(root)
             self.assertEqual(list(charts.stale(root, folder)), [])
-            path = os.path.join(root, "bench", "results", "peers-2.json")
+            path = os.path.join(root, "bench", "results", results.name_in_results("peers-2.json"))
             with open(path, encoding="utf-8") as file:
-                text = file.read()
+                content = json.load(file)
+            content["figures"]["Weft"]["latency 8"][0] *= 1.1
             with open(path, "w", encoding="utf-8") as file:
-                file.write(text.replace("4.5069", "4.6069", 1))
+                json.dump(content, file)
             os.rename(os.path.join(folder, "files.svg"), os.path.join(folder, "filed.svg"))
             found = sorted(line.split(".svg")[0] for line in charts.stale(root, folder))
             self.assertEqual(found, ["device-messages", "filed", "files"])
