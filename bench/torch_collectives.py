@@ -64,16 +64,6 @@ class Groups:
         return [max(same) for same in zip(*found)]
 
 
-def synchronized(groups, call, count):
-    """Returns microseconds of a call with the synchronisation that follows it."""
-    groups.synchronize()
-    begin = time.perf_counter()
-    for _ in range(count):
-        call()
-        groups.synchronize()
-    return (time.perf_counter() - begin) / count * 1e6
-
-
 def back_to_back(groups, call, count):
     """Returns microseconds of a call among others, with one synchronisation at the end."""
     groups.synchronize()
@@ -82,6 +72,16 @@ def back_to_back(groups, call, count):
         call()
     groups.synchronize()
     return (time.perf_counter() - begin) / count * 1e6
+
+
+def synchronized(groups, call, count):
+    """Returns microseconds of a call with the synchronisation that follows it."""
+
+    def both():
+        call()
+        groups.synchronize()
+
+    return back_to_back(groups, both, count)
 
 
 def issued(groups, call, count):
