@@ -25,8 +25,9 @@ config::Choice layouts_enabled{
     "two neighbors, by kernels: auto (large messages from three ranks on), on, off (by messages)."};
 config::Size pairs_max{
     "coll.gpu_layouts_pairs_max_bytes", 4 << 20, 0, kMostLayoutBytes,
-    "Largest message in bytes of collectives on strided device buffers for which each two ranks choose a "
-    "protocol for the messages between them, at any number of ranks; 0: all ranks choose one protocol."};
+    "Largest message in bytes of collectives on strided device buffers, among neighbors or from three ranks "
+    "on, for which each two ranks choose a protocol for the messages between them; 0: all ranks choose one "
+    "protocol."};
 constexpr int kLeastRanks = 3;  // between two H200 messages take 0.4 to 1.4 times as long (ADR 0059)
 
 /// The shapes of the blocks of a call.
@@ -159,10 +160,9 @@ bool moves_layouts_by_blocks(const Call& call) {
 }
 
 bool moves_layouts_by_pairs(const Call& call, uint64_t largest, Layouts layouts) {
-  if (layouts != Layouts::strided || layouts_enabled.is("off") || largest > value_for(call, pairs_max))
-    return false;
+  if (layouts != Layouts::strided || largest > value_for(call, pairs_max)) return false;
   if (call.what == Collective::bcast) return false;  // one message, whose sender does not wait
-  return layouts_enabled.is("on") || call.size >= kLeastRanks || among_neighbors(call);
+  return moves_layouts_by_blocks(call) || (layouts_enabled.is("auto") && among_neighbors(call));
 }
 
 bool supports_layouts(const Call& call) {
