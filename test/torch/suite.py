@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # torch's own suite of torch.distributed (torch.testing._internal.distributed.distributed_test) on a backend. Without a GPU it
-# runs the tests of gloo, and of MPI where gloo has none. Processes are forked.
+# runs the tests of gloo, and of MPI where gloo has none. Processes are forked, or spawned where CUDA does not survive a fork.
 # usage: suite.py BACKEND RESULTS.json [SECONDS] [TEST ...]; SECONDS: after which no further test begins; environment: WORLD_SIZE;
-# TEST_LIKE=nccl: the tests of NCCL, on as many GPUs
+# TEST_LIKE=nccl: the tests of NCCL, on as many GPUs; TEST_PART=I/N: every N-th test from the I-th on
 import importlib.util
 import json
 import os
@@ -94,10 +94,28 @@ class Results(unittest.TextTestResult):
         self.note(test, "failed", self.errors[-1][1])
 
 
-def main():
-    backend = sys.argv[1]
+def start_method():
+    """Returns how the processes of tests start. CUDA does not work in a fork of a process that has asked it for its GPUs, as
+    torch does at its import unless it asks NVML."""
+    import torch
+
+    if "nccl" not in OTHER_NAMES:
+        return "fork"
+    child, status = os.fork(), 1
+    if child == 0:
+        try:
+            torch.zeros(1, device="cuda")
+            status = 0
+        finally:
+            os._exit(status)
+    return "spawn" if os.waitpid(child, 0)[1] else "fork"
+
+
+def make_suite(backend):
+    """Returns the class of the tests."""
     os.environ.setdefault("WORLD_SIZE", "4")
     os.environ.setdefault("TEMP_DIR", "/tmp")
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     import torch.multiprocessing
 
     module = load(backend)
@@ -105,19 +123,29 @@ def main():
         import weft_mpi.torch  # noqa: F401
 
     class Suite(module.TestDistBackend, module.DistributedTest._DistTestBase):
+        method = "fork"
+
         def setUp(self):
             super().setUp()
-            self._start_processes(torch.multiprocessing.get_context("fork").Process)
+            self._start_processes(torch.multiprocessing.get_context(self.method).Process)
 
-    Suite.__module__ = "__main__"
-    globals()["Suite"] = Suite
+    Suite.__module__, Suite.__qualname__ = "__main__", "Suite"  # by which spawned processes find it
+    return Suite
+
+
+def main():
+    Suite.method = start_method()
     names = sys.argv[3:]
     if names and names[0].isdigit():
         Results.end = time.monotonic() + int(names.pop(0))
-    Results.expected = names or unittest.defaultTestLoader.getTestCaseNames(Suite)
+    first, parts = map(int, os.environ.get("TEST_PART", "0/1").split("/"))
+    Results.expected = (names or unittest.defaultTestLoader.getTestCaseNames(Suite))[first::parts]
     tests = unittest.TestSuite(map(Suite, Results.expected))
+    print(f"{len(Results.expected)} tests, processes by {Suite.method}", flush=True)
     unittest.TextTestRunner(resultclass=Results, verbosity=2).run(tests)
 
 
+if __name__ in ("__main__", "__mp_main__"):  # also in processes of tests that are spawned
+    Suite = make_suite(sys.argv[1])
 if __name__ == "__main__":
     main()
