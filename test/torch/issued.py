@@ -5,6 +5,7 @@
 # usage: issued.py [time]: the second prints the time of issuing an operation instead, with functions that do nothing
 import ctypes
 import sys
+import threading
 import time
 import types
 import unittest
@@ -16,7 +17,7 @@ from recorded_streams import Driver, incomplete, log, recorded, state
 from stream_order import kernels
 from torch.distributed import ReduceOp
 from weft_mpi import mpi
-from weft_mpi.torch import native, streams, watching
+from weft_mpi.torch import extraction, native, streams, watching
 
 BYTE, FLOAT, SUM, MAX = 583, 528, 33, 35
 LEFT = object()
@@ -230,6 +231,31 @@ class Issued(unittest.TestCase):
             self.group.allreduce([torch.ones(3)], options(c10d.AllreduceOptions))
 
 
+class Extraction(unittest.TestCase):
+    def setUp(self):
+        self.general = extraction.general
+        self.assertIsNotNone(self.general)  # else torch examines results slowly
+        self.addCleanup(setattr, extraction, "general", self.general)
+        self.addCleanup(setattr, torch._jit_internal, "_TensorExtractor", self.general)
+
+    def test_tensors(self):
+        """The same tensors as torch finds; those of a list of tensors without torch."""
+        one, other, asked = torch.ones(2), torch.nn.Parameter(torch.ones(3)), []
+        direct = [[], [one], [one, other, one]]
+        values = [*direct, one, (one,), [[one], other], {"a": one}, [one, None], [1, "text"], None, threading.Lock()]
+        extract = torch._jit_internal._extract_tensors
+        expected = [[id(each) for each in extract(value)] for value in values]
+        extraction.install()
+        extraction.general = lambda *arguments, **words: asked.append(1) or self.general(*arguments, **words)
+        self.assertEqual([[id(each) for each in extract(value)] for value in values], expected)
+        self.assertEqual(len(asked), len(values) - len(direct))
+
+    def test_no_such_class(self):
+        torch._jit_internal._TensorExtractor, extraction.general = None, None  # as in another torch
+        extraction.install()
+        self.assertIsNone(torch._jit_internal._TensorExtractor)
+
+
 class Described(unittest.TestCase):
     """Tensors that DLPack's functions of torch describe; here in the memory of the host, GPU -1 as tensors say."""
 
@@ -326,17 +352,22 @@ class Described(unittest.TestCase):
         self.assertEqual(arguments, (mpi.IN_PLACE, tensor.data_ptr(), 3, FLOAT, SUM))
 
 
-def measure():
+def do_nothing(made):
+    """Lets the kernels, and the driver, do nothing."""
     nothing = ctypes.pythonapi.PyGILState_Check  # returns 0 without Python's lock, whatever its arguments
     functions = {name: nothing for name in dir(Driver) if name.startswith("cu") and name != "cuEventCreate"}
     native.driver = lambda: types.SimpleNamespace(**functions, cuEventCreate=Driver.cuEventCreate)
-    made = kernels(-1)  # the GPU whose memory tensors of the host are in, as their numbers say
     library = made.group.library
-    for name in ("Allreduce", "Allgather"):
+    for name in ("Allreduce", "Allgather", "Bcast"):
         setattr(library, f"{name}_enqueue_c", nothing)
     library.Stream_comm_redirect = nothing
     made.open()
     native.install(made, streams.StreamWork, streams.current_raw_stream)
+
+
+def measure():
+    made = kernels(-1)  # the GPU whose memory tensors of the host are in, as their numbers say
+    do_nothing(made)
     tensor = torch.ones(2)
 
     def issue(function, asynchronous):

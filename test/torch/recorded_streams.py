@@ -14,6 +14,9 @@ incomplete: set[int] = set()  # events, also while state.complete
 stream_of_event: dict[int, int] = {}  # in which the event was recorded
 
 
+BareFuture = torch._C.Future
+
+
 class Stream:
     device_index = 0
     device_type = 1
@@ -98,7 +101,7 @@ def replace_cuda():
     cuda.Stream, cuda.Event, cuda.stream, cuda.device = Stream, Event, Guard, Guard
     cuda.current_device, cuda.current_stream = lambda: 0, lambda _device=None: Stream(raw=state.current)
     future = torch.futures.Future
-    torch.futures.Future = lambda devices=None: future()
+    torch.futures.Future = torch._C.Future = lambda devices=None: future()
     torch._C._cuda_getDevice = lambda: 0
     torch._C._cuda_getCurrentRawStream = lambda _index: state.current
     torch._C._cuda_getCurrentStream = lambda _index: (state.current, 0, 1)

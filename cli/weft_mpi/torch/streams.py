@@ -14,7 +14,7 @@ from torch._C._distributed_c10d import Work as BaseWork
 from torch.distributed import DistBackendError
 
 from weft_mpi import mpi
-from weft_mpi.torch import native
+from weft_mpi.torch import extraction, native
 from weft_mpi.torch.collectives import Call
 from weft_mpi.torch.reduction import AVG, BYTE, reduction
 from weft_mpi.torch.watching import TICK, watch
@@ -23,6 +23,7 @@ from weft_mpi.torch.work import NO_TIME, Work, service
 REDUCTIONS = ("Allreduce_c", "Reduce_scatter_block_c")
 HIGH_PRIORITY = -1  # of the stream of a group: its kernels start before waiting kernels of the program
 SLOW = 0.1  # seconds after which the ranks that an operation waits for are looked at
+Future = torch._C.Future  # as works of torch's own backends return; torch.futures.Future is a class in Python around it
 log = logging.getLogger(__name__)
 
 # Without torch's checks of its initialization. None: a torch without CUDA.
@@ -36,7 +37,7 @@ class Kernels:
     module native orders and issues them. Made by make()."""
 
     def __init__(self, group, device: torch.device) -> None:
-        self.group, self.device, self.index = group, device, device.index
+        self.group, self.devices, self.index = group, [device], device.index
         self.comm, self.stream_handle = ctypes.c_void_p(), ctypes.c_void_p()
         self.own = torch.cuda.Stream(device, priority=HIGH_PRIORITY)
         self.own_raw = self.own.cuda_stream  # where the communicator puts asynchronous operations
@@ -259,6 +260,7 @@ def make(group, device: torch.device, name: str, timeout: timedelta) -> Kernels 
     if code == 0:
         kernels.open()
         native.install(kernels, StreamWork, current_raw_stream)
+        extraction.install()
         watch.add(kernels)
         return kernels
     library.Stream_free(ctypes.byref(kernels.stream_handle))
@@ -295,13 +297,14 @@ class Done(BaseWork):
 class StreamWork(BaseWork):
     """An operation in a stream. wait() lets the current stream wait for it, not the host."""
 
+    future: torch._C.Future | None = None
+
     def __init__(self, kernels: Kernels, name: str, outputs: list, ticket, keep: list, captured: bool) -> None:
         """ticket: of the queue; keep: what is used until the operation is complete."""
         BaseWork.__init__(self)
         self.kernels, self.name, self.outputs, self.ticket = kernels, name, outputs, ticket
         self.keep, self.captured = keep, captured
         self.issuer = current_raw_stream(kernels.index)
-        self.future: torch.futures.Future | None = None
 
     def wait(self, timeout: timedelta = NO_TIME) -> bool:
         kernels = self.kernels
@@ -338,25 +341,31 @@ class StreamWork(BaseWork):
     def result(self) -> list[torch.Tensor]:
         return self.outputs
 
-    def get_future(self) -> torch.futures.Future:
+    def get_future(self) -> torch._C.Future:
         """Returns a future that is complete at once: its callbacks run in streams that wait for the operation."""
-        kernels = self.kernels
         if self.future is None:
-            self.future = torch.futures.Future(devices=[kernels.device])
-            if kernels.group.failure is not None:
-                self.future.set_exception(self.exception())
-            elif self.captured:  # a stream that is not captured must not take part in a capture without an end there
-                kernels.queue.wait(current_raw_stream(kernels.index), self.ticket)
-                self.future.set_result(self.outputs)
-            elif kernels.index == current_device():
-                # In the stream of the operation, without the objects that torch.cuda.stream() makes.
-                before = current_stream(kernels.index)
-                set_stream(*kernels.own_numbers)
-                try:
-                    self.future.set_result(self.outputs)
-                finally:
-                    set_stream(*before)
-            else:
-                with torch.cuda.stream(kernels.own):
-                    self.future.set_result(self.outputs)
+            self.future = self._complete_future()
         return self.future
+
+    def _complete_future(self) -> torch._C.Future:
+        kernels = self.kernels
+        if kernels.group.failure is not None:
+            failed = torch.futures.Future(devices=kernels.devices)
+            failed.set_exception(self.exception())
+            return failed
+        future = Future(kernels.devices)
+        if self.captured:  # a stream that is not captured must not take part in a capture without an end there
+            kernels.queue.wait(current_raw_stream(kernels.index), self.ticket)
+            future.set_result(self.outputs)
+        elif kernels.index == current_device():
+            # In the stream of the operation, without the objects that torch.cuda.stream() makes.
+            before = current_stream(kernels.index)
+            set_stream(*kernels.own_numbers)
+            try:
+                future.set_result(self.outputs)
+            finally:
+                set_stream(*before)
+        else:
+            with torch.cuda.stream(kernels.own):
+                future.set_result(self.outputs)
+        return future
