@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # torch's own suite of torch.distributed (torch.testing._internal.distributed.distributed_test) on a backend. Without a GPU it
-# runs the tests of gloo, and of MPI where gloo has none. Processes are forked, or spawned where CUDA does not survive a fork.
+# runs the tests of gloo, and of MPI where gloo has none. Processes are forked, with GPUs spawned.
 # usage: suite.py BACKEND RESULTS.json [SECONDS] [TEST ...]; SECONDS: after which no further test begins; environment: WORLD_SIZE;
 # TEST_LIKE=nccl: the tests of NCCL, on as many GPUs; TEST_PART=I/N: every N-th test from the I-th on
 import importlib.util
@@ -14,6 +14,7 @@ import unittest
 
 MODULE = "torch.testing._internal.distributed.distributed_test"
 OTHER_NAMES = tuple(os.environ.get("TEST_LIKE", "gloo,mpi").split(","))  # of the backends whose tests are run
+START = "spawn" if "nccl" in OTHER_NAMES else "fork"  # of processes: torch refuses CUDA in forks of one that has used it
 
 
 class Name(str):
@@ -94,28 +95,10 @@ class Results(unittest.TextTestResult):
         self.note(test, "failed", self.errors[-1][1])
 
 
-def start_method():
-    """Returns how the processes of tests start. CUDA does not work in a fork of a process that has asked it for its GPUs, as
-    torch does at its import unless it asks NVML."""
-    import torch
-
-    if "nccl" not in OTHER_NAMES:
-        return "fork"
-    child, status = os.fork(), 1
-    if child == 0:
-        try:
-            torch.zeros(1, device="cuda")
-            status = 0
-        finally:
-            os._exit(status)
-    return "spawn" if os.waitpid(child, 0)[1] else "fork"
-
-
 def make_suite(backend):
     """Returns the class of the tests."""
     os.environ.setdefault("WORLD_SIZE", "4")
     os.environ.setdefault("TEMP_DIR", "/tmp")
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     import torch.multiprocessing
 
     module = load(backend)
@@ -123,25 +106,22 @@ def make_suite(backend):
         import weft_mpi.torch  # noqa: F401
 
     class Suite(module.TestDistBackend, module.DistributedTest._DistTestBase):
-        method = "fork"
-
         def setUp(self):
             super().setUp()
-            self._start_processes(torch.multiprocessing.get_context(self.method).Process)
+            self._start_processes(torch.multiprocessing.get_context(START).Process)
 
     Suite.__module__, Suite.__qualname__ = "__main__", "Suite"  # by which spawned processes find it
     return Suite
 
 
 def main():
-    Suite.method = start_method()
     names = sys.argv[3:]
     if names and names[0].isdigit():
         Results.end = time.monotonic() + int(names.pop(0))
     first, parts = map(int, os.environ.get("TEST_PART", "0/1").split("/"))
     Results.expected = (names or unittest.defaultTestLoader.getTestCaseNames(Suite))[first::parts]
     tests = unittest.TestSuite(map(Suite, Results.expected))
-    print(f"{len(Results.expected)} tests, processes by {Suite.method}", flush=True)
+    print(f"{len(Results.expected)} tests", flush=True)
     unittest.TextTestRunner(resultclass=Results, verbosity=2).run(tests)
 
 
