@@ -148,8 +148,13 @@ void Collective::reject_aliasing() {
 void Collective::classify() {
   if (!status.ok()) return;
   reject_aliasing();
-  call.send.classify();
   call.recv.classify();
+  if (call.in_place && call.send.address == call.recv.address && call.send.type == call.recv.type) {
+    call.send.memory = call.recv.memory;
+    call.send.classified = call.recv.classified;
+  } else {
+    call.send.classify();
+  }
 }
 
 coll::CountView WidenedCounts::assign(const CountArray& values, int n) {

@@ -120,6 +120,22 @@ void sizes(const StreamComm& stream_comm) {
   }
 }
 
+/// A call in place asks the driver about its one buffer once.
+void classifications(const StreamComm& stream_comm) {
+  const auto& cuda = weft::test::cuda();
+  if (!cuda.emulated()) return;
+  Calls calls(stream_comm, 3, true, Kind::device);
+  for (int i = 0; i < 2; ++i) {  // before the first the driver may be asked for the type of memory alone
+    calls.fill(i);
+    const unsigned long before = cuda.calls("cuPointerGetAttributes");
+    calls.enqueue();
+    const unsigned long asked = cuda.calls("cuPointerGetAttributes") - before;
+    expect(i == 0 || asked == 5, "5 calls in place have queried memory " + std::to_string(asked) + " times");
+    stream_comm.synchronize();
+    calls.check(i, "classified");
+  }
+}
+
 /// Replays a captured graph with other data, between calls outside the graph.
 void graphs(const StreamComm& stream_comm, size_t n) {
   Calls captured(stream_comm, n, false, Kind::device), others(stream_comm, 77, true, Kind::device);
@@ -234,6 +250,7 @@ int main(int argc, char** argv) {
   {
     const StreamComm stream_comm;
     sizes(stream_comm);
+    classifications(stream_comm);
     graphs(stream_comm, 2);
     graphs(stream_comm, 30000);
     bursts(stream_comm);
