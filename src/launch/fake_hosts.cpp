@@ -35,6 +35,7 @@ class FakeHosts final : public Exchange {
   Result<std::string> get(std::string_view key, int owner) override { return inner_->get(key, owner); }
   Status share() override { return inner_->share(); }
   Status fence() override { return inner_->fence(); }
+  std::optional<int> dead_process() override { return inner_->dead_process(); }
   void abort(int code, std::string_view message) override { inner_->abort(code, message); }
   bool abort_is_reported() const override { return inner_->abort_is_reported(); }
   Status finalize() override { return inner_->finalize(); }

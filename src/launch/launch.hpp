@@ -93,6 +93,8 @@ class Exchange {
   [[nodiscard]] virtual int universe_size() { return job().size; }
   /// Leaves the job; a process that exits without it counts as failed. Only job() may be called afterwards.
   [[nodiscard]] virtual Status finalize() = 0;
+  /// Rank of a process that the launcher knows to have ended without finalize(); nullopt: none, or unknown.
+  [[nodiscard]] virtual std::optional<int> dead_process() { return std::nullopt; }
 };
 
 /// Finds the launcher in the environment and connects to it; without a launcher: rank 0 of 1.

@@ -204,10 +204,20 @@ PmiServer::Message PmiServer::put(int rank, const Message& request) {
 PmiServer::Message PmiServer::get(int rank, const Message& request) {
   const std::string* key = request.find("key");
   Message answer("get_result");
+  if (key != nullptr && *key == pmi::kDeadProcessesKey)
+    return answer.add("rc", 0).add("msg", "success").add("value", dead_processes());
   const auto& values = rounds_[static_cast<size_t>(at(rank).round)].values;
   auto entry = key == nullptr ? values.end() : values.find(*key);
   if (entry == values.end()) return answer.add("rc", -1).add("msg", "key_not_found").add("value", "unknown");
   return answer.add("rc", 0).add("msg", "success").add("value", entry->second);
+}
+
+std::string PmiServer::dead_processes() const {
+  std::string ranks;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank)
+    if (ranks_[rank].exited && ranks_[rank].stage != Stage::finalized)
+      ranks += (ranks.empty() ? "" : ",") + std::to_string(rank);
+  return ranks;
 }
 
 PmiServer::Message PmiServer::name_service(const Message& request) {

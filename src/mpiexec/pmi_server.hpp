@@ -84,6 +84,7 @@ class PmiServer {
   void close_joined(int rank);
   [[nodiscard]] Message put(int rank, const Message& request);
   [[nodiscard]] Message get(int rank, const Message& request);
+  [[nodiscard]] std::string dead_processes() const;
   [[nodiscard]] Message name_service(const Message& request);
   void abort(int rank, const Message& request);
   void enter_barrier(int rank);

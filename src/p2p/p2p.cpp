@@ -398,9 +398,12 @@ Status create(core::Instance& instance) {
 Status connect(core::Instance& instance) {
   Engine& engine = engine_of(instance);
   if (engine.connections.connected()) return {};
-  WEFT_TRY(engine.connections.connect(engine.delivery));
-  engine.gpus.connect();
-  return {};
+  Status connected = engine.connections.connect(engine.delivery);
+  if (connected)
+    engine.gpus.connect();
+  else
+    engine.gpus.give_up();
+  return connected;
 }
 
 bool connected(const core::Instance& instance) { return engine_of(instance).connections.connected(); }

@@ -123,6 +123,17 @@ TEST_F(Launcher, BarrierWithARankThatHasEndedFails) {
   EXPECT_NE(events_.find("failure 0 waits for rank 1"), std::string::npos) << events_;
 }
 
+TEST_F(Launcher, DeadProcessesHaveEndedWithoutFinalize) {
+  const char* const question = "cmd=get kvsname=job key=PMI_dead_processes\n";
+  init(0);
+  init(1);
+  EXPECT_EQ(request(0, question), "cmd=get_result rc=0 msg=success value=\n");
+  server_->rank_exited(1);
+  EXPECT_EQ(request(0, question), "cmd=get_result rc=0 msg=success value=1\n");
+  EXPECT_NE(request(1, "cmd=finalize\n"), "");
+  EXPECT_EQ(request(0, question), "cmd=get_result rc=0 msg=success value=\n");
+}
+
 TEST_F(Launcher, NextProgramOfARankStartsAgain) {
   init(0);
   EXPECT_NE(request(0, "cmd=put kvsname=job key=k value=1\n").find("rc=0"), std::string::npos);

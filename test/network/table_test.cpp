@@ -13,10 +13,11 @@ namespace {
 
 class FakeExchange final : public launch::Exchange {
  public:
-  FakeExchange() {
+  explicit FakeExchange(int rank) {
     job_.size = 4;
     job_.local_size = 2;
-    job_.rank = 1;
+    job_.rank = rank;
+    job_.host_of_rank = {0, 0, 1, 1};
   }
   const launch::Job& job() const override { return job_; }
   Status put(std::string_view key, std::string_view value) override {
@@ -68,7 +69,7 @@ class NetworkTable : public testing::Test {
     Status started = check_addresses(*addresses, exchange);
     return started.ok() ? "" : started.error().message();
   }
-  FakeExchange exchange;
+  FakeExchange exchange{3};
   NullNetwork network;
   std::optional<AddressBook> addresses;
 };
@@ -80,6 +81,17 @@ TEST_F(NetworkTable, AddressesMayContainAnyBytes) {
   const auto read = addresses->address(3);
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(*read, address);
+}
+
+TEST_F(NetworkTable, ProcessesOfAHostReachTheSameResult) {
+  for (const int rank : {0, 1}) {
+    FakeExchange of_first_host(rank);
+    of_first_host.values["net.2"] = "0.0.1\nnull\nx";
+    AddressBook book(network, of_first_host);
+    const Status started = check_addresses(book, of_first_host);
+    ASSERT_FALSE(started.ok());
+    EXPECT_NE(started.error().message().find("process 2"), std::string::npos) << started.error().message();
+  }
 }
 
 TEST_F(NetworkTable, VersionMismatchNamesBothVersions) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <cstring>
 #include <functional>
@@ -43,6 +44,7 @@ class Client final : public Exchange {
   Status put(std::string_view key, std::string_view value) override;
   Result<std::string> get(std::string_view key, int owner) override;
   Status fence() override;
+  std::optional<int> dead_process() override;
   void abort(int code, std::string_view message) override;
   bool abort_is_reported() const override { return weft_mpiexec_ && fd_ >= 0; }
   Result<Spawned> spawn(const SpawnRequest& request) override;
@@ -183,6 +185,16 @@ Status Client::fence() {
   auto reply = call(Message("barrier_in"), "barrier_out");
   if (!reply) return std::move(reply).error();
   return {};
+}
+
+/// The first rank of the list.
+std::optional<int> Client::dead_process() {
+  if (fd_ < 0 || (!weft_mpiexec_ && job_.launcher != "hydra")) return std::nullopt;
+  auto ranks = get_raw(kDeadProcessesKey);
+  int rank = -1;
+  if (!ranks || std::from_chars(ranks->data(), ranks->data() + ranks->size(), rank).ec != std::errc())
+    return std::nullopt;
+  return rank;
 }
 
 void Client::abort(int code, std::string_view message) {

@@ -35,6 +35,9 @@ class Message {
   std::vector<std::pair<std::string, std::string>> fields_;
 };
 
+/// The key by which Hydra and Weft's mpiexec tell the ranks that have ended without finalize: "2,5-7".
+inline constexpr const char* kDeadProcessesKey = "PMI_dead_processes";
+
 /// Percent-encodes bytes with a meaning in PMI-1 (blanks, control and non-ASCII bytes, = % ; quotes).
 [[nodiscard]] std::string escape(std::string_view bytes);
 /// Reverses escape(); nullopt if malformed.

@@ -66,6 +66,10 @@ void GpuConnections::connect() {
   announced_.clear();
 }
 
+void GpuConnections::give_up() {
+  if (engine_.instance.shm != nullptr) publish(engine_, OwnGpu::none);
+}
+
 void GpuConnections::connect_peers() {
   const auto near = describe_own(engine_);
   publish(engine_, near ? OwnGpu::known : OwnGpu::none);

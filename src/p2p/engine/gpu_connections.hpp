@@ -20,6 +20,8 @@ class GpuConnections {
   /// ranks of the host call it; ranks without a context return at once. A failure leaves the pair to its
   /// first message, which reports it.
   void connect();
+  /// Tells the ranks that are in connect() that this process, which could not connect, never will be.
+  void give_up();
   /// A rank of the host has announced its bounce buffer.
   void announced(uint32_t source, const transport::cuda_ipc::Region& region) {
     if (!done_) announced_.push_back({source, region});

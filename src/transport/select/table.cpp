@@ -142,9 +142,11 @@ std::string describe_networks() {
   return lines;
 }
 
-// All processes compare with the same one, so all reach the same result.
+// All processes of a host compare with the first one of other hosts, so all of them reach the same result.
 Status check_addresses(AddressBook& addresses, launch::Exchange& exchange) {
-  const int reference = exchange.job().rank == 0 ? exchange.job().size - 1 : 0;
+  const launch::Job& job = exchange.job();
+  int reference = 0;
+  while (job.same_host(reference, job.rank)) ++reference;
   auto agreed = addresses.address(static_cast<Peer>(reference));
   return agreed ? Status() : std::move(agreed).error();
 }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -20,6 +21,8 @@
 
 namespace weft::transport::shm {
 namespace {
+
+constexpr int kCheckIntervalMs = 1000;  // between two questions to the launcher
 
 Error system_error(const char* what) {
   return Error(Errc::other, std::string("shared memory: ") + what + " failed (" + std::strerror(errno) + ")");
@@ -84,13 +87,20 @@ Result<Server> Server::create(uint32_t ranks) {
   return server;
 }
 
-Status Server::serve(int timeout_ms) {
+Status Server::serve(int timeout_ms, const std::function<Status()>& check) {
+  int waited_ms = 0;  // since the last process connected
   for (uint32_t served = 1; served < ranks_;) {
     pollfd waiting{listener_, POLLIN, 0};
-    const int ready = ::poll(&waiting, 1, timeout_ms);
+    const int ready = ::poll(&waiting, 1, std::min(kCheckIntervalMs, timeout_ms - waited_ms));
     if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0 && (waited_ms += kCheckIntervalMs) < timeout_ms) {
+      WEFT_TRY(check());
+      continue;
+    }
     if (ready <= 0)
-      return Error(Errc::other, "shared memory: a rank of this host did not connect (it may have died)");
+      return Error(Errc::other, "shared memory: a rank of this host did not connect within " +
+                                    std::to_string(timeout_ms / 1000) +
+                                    " s (WEFT_SHM_CONNECT_TIMEOUT_S): look for its own last messages");
     const int client = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (client < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -99,6 +109,7 @@ Status Server::serve(int timeout_ms) {
     const std::byte byte{1};
     if (local_socket::same_user(client) && local_socket::send(client, {&byte, 1}, {&memory_, 1})) ++served;
     ::close(client);
+    waited_ms = 0;
   }
   ::close(std::exchange(listener_, -1));
   return {};

@@ -2,6 +2,7 @@
 // Segment: the shared memory of the ranks of one host, a memfd created by local rank 0 and passed over a unix
 // socket. It has no name in a file system, no /dev/shm limit, and disappears with its last process.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,8 +24,9 @@ class Server {
   /// Creates the segment and listens under name().
   [[nodiscard]] static Result<Server> create(uint32_t ranks);
   [[nodiscard]] const std::string& name() const { return name_; }
-  /// Sends the segment to `ranks - 1` processes of this user; an error if none connects for `timeout_ms`.
-  [[nodiscard]] Status serve(int timeout_ms);
+  /// Sends the segment to `ranks - 1` processes of this user; an error if none connects for `timeout_ms`, or
+  /// that of `check`, which is called while it waits.
+  [[nodiscard]] Status serve(int timeout_ms, const std::function<Status()>& check);
   /// Passes the descriptor of the segment to the caller.
   [[nodiscard]] int release_memory() { return std::exchange(memory_, -1); }
 

@@ -12,6 +12,7 @@
 #include <ctime>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/config.hpp"
@@ -55,6 +56,15 @@ std::vector<Peer> members_of(const launch::Job& job) {
   for (int rank = 0; rank < job.size; ++rank)
     if (job.same_host(rank, job.rank)) members.push_back(static_cast<Peer>(rank));
   return members;
+}
+
+/// An error if a process of the job has ended that may be the one which is waited for.
+Status check_processes(launch::Exchange& exchange) {
+  const auto dead = exchange.dead_process();
+  if (!dead) return {};
+  return Error(Errc::proc_aborted, "process " + std::to_string(*dead) +
+                                       " has ended before all processes of the job were connected: look for "
+                                       "its own last messages");
 }
 
 std::atomic<uint32_t>& word_at(SpscRing& ring, uint64_t position) {
@@ -106,10 +116,11 @@ Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
 
 Shm::~Shm() = default;
 
-/// With the first rank; the first rank with all.
+/// With all ranks, so that a difference is an error of every rank and none waits for a rank that has given
+/// up.
 Status Shm::compare_settings() const {
-  const uint32_t end = self_ == 0 ? static_cast<uint32_t>(members_.size()) : 1;
-  for (uint32_t rank = 0; rank < end; ++rank) WEFT_TRY(compare_settings(segment_.area(rank), members_[rank]));
+  for (uint32_t rank = 0; rank < members_.size(); ++rank)
+    WEFT_TRY(compare_settings(segment_.area(rank), members_[rank]));
   return {};
 }
 
@@ -145,7 +156,7 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange, Server serv
   const auto ranks = static_cast<uint32_t>(members.size());
   Segment segment;
   if (self == 0) {
-    WEFT_TRY(server.serve(timeout_ms));
+    WEFT_TRY(server.serve(timeout_ms, [&] { return check_processes(exchange); }));
     auto mapped = Segment::map(server.release_memory(), ranks);
     if (!mapped) return std::move(mapped).error();
     segment = std::move(*mapped);
@@ -163,15 +174,20 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange, Server serv
   std::unique_ptr<Shm> shm(new Shm(std::move(segment), self, std::move(members)));
   auto& attached = shm->segment_.header().attached;
   if (attached.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) futex_wake(attached);
-  const time_t deadline = ::time(nullptr) + static_cast<time_t>(connect_timeout);
+  time_t looked = ::time(nullptr);
+  const time_t deadline = looked + static_cast<time_t>(connect_timeout);
   uint32_t there, rounds = 0;
   while ((there = attached.load(std::memory_order_acquire)) < ranks) {
     if (++rounds <= kAttachYields)
       ::sched_yield();
     else
       futex_wait(attached, there, kAttachSleepNs);
-    if (::time(nullptr) > deadline)
-      return Error(Errc::other, "shared memory: not all ranks of this host came up (one may have died)");
+    const time_t now = ::time(nullptr);
+    if (now > deadline)
+      return Error(Errc::other, "shared memory: not all ranks of this host were connected within " +
+                                    std::to_string(timeout_ms / 1000) +
+                                    " s (WEFT_SHM_CONNECT_TIMEOUT_S): look for their last messages");
+    if (std::exchange(looked, now) != now) WEFT_TRY(check_processes(exchange));
   }
   WEFT_TRY(shm->compare_settings());
   return shm;
