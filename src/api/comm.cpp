@@ -12,6 +12,7 @@
 #include "core/instance.hpp"
 #include "io/file/order.hpp"
 #include "p2p/p2p.hpp"
+#include "stream/order/order.hpp"
 #include "stream/queue.hpp"
 
 namespace weft::api::impl {
@@ -32,9 +33,11 @@ int compare_groups(const core::Group& a, const core::Group& b) {
   return MPI_UNEQUAL;
 }
 
+/// Returns the error of a call in the communicator's stream too, which no later call could return.
 Status check_freeable(const core::Communicator& comm) {
-  if (!is_predefined(comm)) return {};
-  return Error(Errc::comm, "comm is " + comm.name + ", which MPI_Finalize frees");
+  if (is_predefined(comm)) return Error(Errc::comm, "comm is " + comm.name + ", which MPI_Finalize frees");
+  auto* const order = stream::order::Order::of(comm);
+  return order != nullptr ? order->take_error() : Status();
 }
 
 /// Delete callbacks run first: if one fails, the communicator stays valid.

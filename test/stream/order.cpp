@@ -278,6 +278,28 @@ void error_after_stream(const OrderComm& ordered) {
   MPI_Comm_free(&comm);
 }
 
+/// The last call of a communicator returns the error of a call in its stream, and leaves it valid.
+void error_at_end(const OrderComm& ordered, int (*end)(MPI_Comm*), const std::string& name) {
+  Buffer data(Kind::device, 400, device);
+  bool at_end = false;  // and not by the call itself, which may have failed before it returns
+  for (int i = 0; i < 100 && !at_end; ++i) {
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_SELF, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPIX_Comm_set_stream(comm, ordered.mpi_stream);
+    MPI_Request request;
+    MPI_Isend(data.data(), 100, MPI_INT, 0, 1, comm, &request);
+    MPI_Request_free(&request);
+    if (MPI_Recv(data.data(), 10, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE) == MPI_SUCCESS) {
+      at_end = true;
+      expect_class(end(&comm), MPI_ERR_TRUNCATE, name + " after a call that has failed");
+    }
+    expect_class(end(&comm), MPI_SUCCESS, name);
+    expect(comm == MPI_COMM_NULL, "the handle after " + name);
+  }
+  expect(at_end, "an error at " + name);
+}
+
 /// One-sided operations, by fences and by locks.
 void windows(const OrderComm& ordered) {
   constexpr int kInts = 300;
@@ -393,6 +415,8 @@ int main(int argc, char** argv) {
       part("captures", [&] { refused_in_captures(ordered); });
       part("errors", [&] { errors(ordered); });
       part("error_after_stream", [&] { error_after_stream(ordered); });
+      part("error_at_free", [&] { error_at_end(ordered, MPI_Comm_free, "MPI_Comm_free"); });
+      part("error_at_disconnect", [&] { error_at_end(ordered, MPI_Comm_disconnect, "MPI_Comm_disconnect"); });
       part("windows", [&] { windows(ordered); });
       part("extensions", [&] { extensions(ordered); });
     }
