@@ -20,6 +20,7 @@
 #include "mpiexec/elf.hpp"
 #include "mpiexec/other_mpi.hpp"
 #include "mpiexec/own_fortran.hpp"
+#include "mpiexec/report.hpp"
 
 namespace weft::mpiexec {
 
@@ -109,8 +110,7 @@ void set_gpu_variables(Variables& variables, const Binding& binding, bool rotate
 }
 
 Error descriptor_error(const char* what) {
-  return Error(Errc::other, std::string("cannot open a ") + what + " for the ranks (" + std::strerror(errno) +
-                                "). Start fewer processes, or raise the limit (ulimit -n).");
+  return system_call_error(std::string("open a ") + what + " for the ranks", errno);
 }
 
 bool open_pair(int& parent_end, int& child_end) {

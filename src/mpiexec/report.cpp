@@ -130,7 +130,9 @@ Failure describe_start_failure(const Event& event, int rank, const RankPlan& pla
 }
 
 Error system_call_error(const std::string& action, int error) {
-  return Error(Errc::other, "cannot " + action + " (" + std::strerror(error) + ")");
+  const char* const remedy =
+      error == EMFILE ? ". Start fewer processes, or raise the limit (ulimit -n)." : "";
+  return Error(Errc::other, "cannot " + action + " (" + std::strerror(error) + ")" + remedy);
 }
 
 void print_message(const std::string& text) {

@@ -21,6 +21,7 @@
 #include "launch/cpus.hpp"
 #include "mpiexec/plan_file.hpp"
 #include "mpiexec/processes.hpp"
+#include "mpiexec/report.hpp"
 
 namespace weft::mpiexec {
 
@@ -331,7 +332,7 @@ Result<SupervisorHandle> start_supervisor(const std::vector<RankPlan>& plans, st
                                           char** argv) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    return Error(Errc::other, std::string("cannot open a socket (") + std::strerror(errno) + ")");
+    return system_call_error("open a socket", errno);
   const pid_t pid = ::fork();
   if (pid < 0)
     return Error(Errc::other, std::string("cannot start a process (") + std::strerror(errno) +

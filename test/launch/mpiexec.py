@@ -193,6 +193,18 @@ class Environment(unittest.TestCase):
             os.close(reader)
             os.close(writer)
 
+    def test_too_few_descriptors(self):
+        failures = 0
+        for limit in range(6, 40):
+            set_limit = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (limit, limit))
+            status, output, errors = run("-n", 2, "echo", "good", preexec_fn=set_limit)
+            if status == 0:
+                self.assertEqual(output, "good\n" * 2)
+            else:
+                failures += 1
+                self.assertIn("ulimit -n", errors, f"limit {limit}")
+        self.assertIn(failures, range(10, 30))
+
     def test_closed_standard_descriptors(self):
         done = subprocess.run(
             ["sh", "-c", f'"{MPIEXEC}" -n 2 {PEER} fences 5 <&- 2>&-'], stdout=subprocess.PIPE, text=True, check=False
