@@ -16,8 +16,8 @@ namespace {
 config::Size setting_bytes(
     "gpu.bounce_bytes", size_t{16} << 20, 0, size_t{4} << 30,
     "Bytes of GPU memory per GPU for bounce buffers, into which messages are packed that a peer "
-    "cannot map or has not mapped yet, or that are not contiguous. Allocated with the first message; 0: "
-    "memory is mapped with its first message, and what cannot be is staged through the host.",
+    "cannot map or has not mapped yet, or that are not contiguous. Allocated in MPI_Init or with the first "
+    "message; 0: memory is mapped with its first message, and what cannot be is staged through the host.",
     "GPU memory is scarce (smaller), or many large messages from pools or strided buffers are in "
     "flight (larger)");
 constexpr size_t kChunkBytes = size_t{2} << 20;  // of the bounce buffers, packed at a time
