@@ -30,7 +30,7 @@ def run(arguments):
         raise Refusal(f"--cold measures messages between ranks: --ranks {arguments.ranks} is too few")
     gpus = cuda.visible_count()
     if arguments.kind == "cuda" and gpus == 0:
-        raise Failure("no usable GPU on this host: use --kind host, or run `weft doctor`")
+        raise Refusal("no usable GPU on this host: use --kind host, or run `weft doctor`")
     facts = measure(arguments.ranks, arguments.bytes, arguments.kind)
     facts["gpus"] = gpus
     print(json.dumps(facts, indent=2) if arguments.json else "\n".join(lines(facts)))

@@ -5,7 +5,6 @@ import argparse
 import ctypes
 import json
 import os
-import sys
 
 from weft_mpi import cold, prefix, run_info
 from weft_mpi.output import Refusal
@@ -160,9 +159,8 @@ def predict(arguments):
         facts = json.loads(query_library(function, f"{query} bytes={arguments.bytes}"))
         if collective and arguments.kind == "cuda":
             facts["no_gpu"] = json.loads(query_library("MPIX_Explain_send", "kind=cuda to=cuda bytes=1"))["no_gpu"]
-    except (prefix.NotInstalled, OSError, ValueError) as error:
-        print(f"weft explain: {error}", file=sys.stderr)
-        return 1
+    except (OSError, ValueError) as error:
+        raise Refusal(str(error)) from error
     if arguments.json:
         print(json.dumps(facts, indent=2))
     else:
@@ -177,9 +175,8 @@ def run_file(arguments):
     try:
         query = f"kind={arguments.kind} path={arguments.path}"
         facts = json.loads(query_library("MPIX_Explain_file", query))
-    except (prefix.NotInstalled, OSError, ValueError) as error:
-        print(f"weft explain: {error}", file=sys.stderr)
-        return 1
+    except (OSError, ValueError) as error:
+        raise Refusal(str(error)) from error
     print(json.dumps(facts, indent=2) if arguments.json else "\n".join(file_lines(facts)))
     return 0
 

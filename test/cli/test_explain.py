@@ -31,7 +31,7 @@ def test_file(weft, no_driver, tmp_path, monkeypatch):
         and "overwrites" in out
         and "(new)" not in out
     )
-    assert weft("explain", "file", "--kind", "cuda", str(tmp_path / "no" / "folder")).status == 1
+    assert weft("explain", "file", "--kind", "cuda", str(tmp_path / "no" / "folder")).status == 2
     assert weft("explain", "file").status == 2
     assert weft("explain", "file", "--kind", "pool", new).status == 2
     assert weft("explain", "send", new).status == 2
@@ -108,7 +108,7 @@ def test_cold(weft, emulated):
 
 def test_cold_needs_a_gpu_or_host_memory(weft, no_driver):
     refused = weft("explain", "--cold")
-    assert refused.status == 1 and "no usable GPU" in refused.err
+    assert refused.status == 2 and "no usable GPU" in refused.err
     out = weft("explain", "--cold", "--kind", "host", "--bytes", "8").out
     assert "2 ranks of this host, host memory, messages of 8 bytes" in out
     assert weft("explain", "--cold", "--kind", "pool").status == 2
