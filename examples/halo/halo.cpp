@@ -5,7 +5,7 @@
 // stream, and captured in a graph that the host launches once a step. All results are checked, then timed.
 // All ranks promise GPU memory and no wildcards (weft_stream_kernels), so within a host a kernel executes the
 // calls; with -kernels 0 the host executes them in stream order.
-//   mpicxx -std=c++17 -O2 halo.cpp -o halo -I/usr/local/cuda/include -lcuda
+//   mpicxx -std=c++17 -O2 halo.cpp -o halo -I/usr/local/cuda/include -L/usr/local/cuda/lib64/stubs -lcuda
 //   mpiexec -n 4 ./halo -n 256
 // -n N: cells of a rank along each axis (256); -steps N: steps of a round (50); -rounds N: rounds of all
 // (20); -kernels 0: without the promise
