@@ -218,6 +218,8 @@ int run(int argc, char** argv, char** environment) {
     const auto watched = watch(options->watch, options->watch_interval, options->watch_count);
     return watched ? *watched : print_error(watched.error(), kUsageExitCode);
   }
+  if (Status usable = check_folder(library_directory()); !usable.ok())
+    return print_error(usable.error(), kUsageExitCode);
   for (const std::string& warning : options->warnings) print_message(warning);
   for (Program& program : options->programs) prepend_python(program, library_directory());
   if (needs_external_launcher(*options) && (options->gdb || options->xterm))

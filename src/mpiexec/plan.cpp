@@ -169,6 +169,13 @@ std::string library_directory() {
   return ::access((directory + "/" + kLibrary).c_str(), R_OK) == 0 ? directory : std::string();
 }
 
+Status check_folder(const std::string& library_directory) {
+  if (library_directory.find_first_of(":;") == std::string::npos) return {};
+  return Error(Errc::arg, "this installation cannot be used in its folder (" + library_directory +
+                              "): ':' and ';' separate the folders of LD_LIBRARY_PATH, so no program would "
+                              "find the library. Move it to another folder.");
+}
+
 std::vector<RankPlan> plan_ranks(const Options& options, const std::vector<Binding>& bindings,
                                  const std::string& job_id, const std::string& library_directory,
                                  char** environment) {

@@ -35,6 +35,9 @@ inline constexpr int kStandardDescriptors = 3;
 /// Empty if the library is not there, as in a build folder; the dynamic linker's search path then applies.
 [[nodiscard]] std::string library_directory();
 
+/// An error if no search path can contain the directory.
+[[nodiscard]] Status check_folder(const std::string& library_directory);
+
 /// Returns the executable that exec finds on a search path; `name` itself if none.
 [[nodiscard]] std::string find_on_path(const std::string& name, const std::string& path);
 

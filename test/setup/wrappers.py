@@ -89,6 +89,16 @@ class Wrappers(unittest.TestCase):
         words = shlex.split(run(wrapper, "-showme:link")[1])
         self.assertIn("-L" + os.path.join(moved, "lib"), words)
 
+    def test_folder_that_no_search_path_can_contain(self):
+        for character in ":;":
+            moved = self.path(f"with{character}in it")
+            for file in ("bin/mpiexec", "lib/libmpi_abi.so.1"):
+                os.makedirs(os.path.dirname(os.path.join(moved, file)))
+                shutil.copy(os.path.join(PREFIX, file), os.path.join(moved, file))
+            status, output = run(os.path.join(moved, "bin", "mpiexec"), "-n", "1", "true")
+            self.assertEqual(status, 2)
+            self.assertIn("Move it to another folder", output)
+
     def test_separate_compilation_takes_no_link_options(self):
         object_file = self.path("hello.o")
         source = os.path.join(HERE, "hello.c")
