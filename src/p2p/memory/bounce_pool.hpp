@@ -31,6 +31,8 @@ class BouncePool {
     /// Returns the number of the first of `count` adjacent unused chunks; nullopt: none.
     [[nodiscard]] std::optional<uint32_t> reserve(size_t count = 1);
     void release(uint32_t number, size_t count = 1);
+    /// Returns the number of chunks that hold `bytes` bytes.
+    [[nodiscard]] size_t chunks_for(uint64_t bytes) const { return (bytes + chunk - 1) / chunk; }
     [[nodiscard]] std::byte* at(uint32_t number) const {
       return reinterpret_cast<std::byte*>(memory.base) + number * chunk;
     }

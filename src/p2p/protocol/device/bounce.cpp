@@ -26,9 +26,13 @@ Received received{
 log::SlowPath no_bounce{"p2p.device_without_bounce",
                         "staged through host memory, 5 to 50 times slower than NVLink"};
 
-/// Chunks alternate between two streams, so that the end of one overlaps the start of the next.
-device::StreamRole stream_of(uint64_t chunk, device::StreamRole stream) {
-  return chunk % 2 == 0 ? stream : device::StreamRole::aux;
+/// Chunks of the bounce buffers in one piece of a message: so long that the launches and messages of one piece
+/// take less time than NVLink needs for its bytes.
+constexpr size_t kPieceChunks = 2;
+
+/// Gets alternate between two streams, so that the end of one overlaps the start of the next.
+device::StreamRole next_stream(BounceReceive& receive) {
+  return receive.started++ % 2 == 0 ? device::StreamRole::in : device::StreamRole::aux;
 }
 
 Error sender_failed() {
@@ -113,8 +117,7 @@ void on_chunk_ready(Engine& engine, Transfer& t, const BounceChunk& chunk) {
       !mapping.contains(chunk.address, chunk.size))
     return drop_malformed();
   const View from{static_cast<std::byte*>(mapping.at(chunk.address)), nullptr, 0, mapping.memory()};
-  auto ticket = copy::submit(view_of(t).from(chunk.offset), from, chunk.size,
-                             stream_of(chunk.number, device::StreamRole::in));
+  auto ticket = copy::submit(view_of(t).from(chunk.offset), from, chunk.size, next_stream(state));
   if (!ticket) return (void)finish_get(engine, t, chunk, std::move(ticket).error());
   state.gets.push_back({std::move(*ticket), chunk, engine.bounce_pool.gets.acquire()});
 }
@@ -166,12 +169,13 @@ bool mapping_pays(Engine& engine, const Transfer& t) {
   return engine.instance.memory->mapping_pays(key, extra_ns, t.in_collective() ? collective : none);
 }
 
+// All unused chunks, so that packing is ahead of the gets. The chunks of a requested message are returned soon.
 Result<PipelinedSend::Slot> BounceSend::reserve(const Transfer&, uint64_t bytes) {
-  if (chunks.size() >= kMaxChunks) return Slot{};
-  const auto number = arena->reserve();
-  if (!number) return Slot{};
-  return Slot{*number, std::min<uint64_t>(arena->chunk, bytes), arena->view(*number),
-              stream_of(*number, device::StreamRole::out)};
+  for (size_t count = std::min(kPieceChunks, arena->chunks_for(bytes)); count != 0; --count)
+    if (const auto number = arena->reserve(count))
+      return Slot{*number, std::min<uint64_t>(count * arena->chunk, bytes), arena->view(*number),
+                  device::StreamRole::out};
+  return Slot{};
 }
 
 Result<PipelinedSend::Handover> BounceSend::hand_over(Engine& engine, Transfer& t, Chunk& chunk) {

@@ -20,12 +20,12 @@ class Engine;
 
 /// A send through a bounce buffer.
 struct BounceSend final : PipelinedSend {
-  static constexpr size_t kMaxChunks = BouncePool::kReservedChunks;  ///< in use per message
   explicit BounceSend(BouncePool::Arena& source) : arena(&source) {}
-  void release(uint64_t number) override { arena->release(static_cast<uint32_t>(number), adjacent); }
+  void release(uint64_t number, size_t size) override {
+    arena->release(static_cast<uint32_t>(number), arena->chunks_for(size));
+  }
   BouncePool::Arena* arena;
-  size_t adjacent = 1;  ///< chunks of the arena per chunk of the message; more if it is packed eagerly
-  uint64_t epoch = 0;   ///< of an eagerly packed message
+  uint64_t epoch = 0;  ///< of an eagerly packed message
 
  private:
   Result<Slot> reserve(const Transfer& t, uint64_t bytes) override;
@@ -42,6 +42,7 @@ struct BounceReceive final : ProtocolState {
   };
   transport::cuda_ipc::Mapping* mapping = nullptr;  ///< of the sender's bounce buffer
   std::vector<Get> gets;                            ///< chunks being read
+  uint32_t started = 0;                             ///< gets so far
   Limit::Use waiting_kernel;                        ///< eagerly packed: unpacked by the only get
 };
 

@@ -70,8 +70,7 @@ void rts_posted(Engine&, Transfer& t) {
     chunk.filled = std::move(*ticket);
     return;
   }
-  bounce.release(number);
-  bounce.adjacent = 1;
+  bounce.release(number, chunk.size);
   bounce.chunks.clear();
   bounce.next = 0;
 }
@@ -124,7 +123,7 @@ bool release(Transfer& t) {
     auto packed = device::done(bounce.chunks.front().filled);
     if (packed && !*packed) return false;
     if (!packed) t.outcome = std::move(packed).error();
-    bounce.release(bounce.chunks.front().number);
+    bounce.release(bounce.chunks.front().number, bounce.chunks.front().size);
     bounce.chunks.clear();
   }
   t.enter(Transfer::State::done);
@@ -168,7 +167,7 @@ uint64_t eager_pack_limit() {
 size_t append_eager_pack(Transfer& t, ReadyToSend& rts, std::byte* out) {
   auto& bounce = state_of<BounceSend>(t);
   BouncePool::Arena& arena = *bounce.arena;
-  const size_t count = (t.bytes + arena.chunk - 1) / arena.chunk;
+  const size_t count = arena.chunks_for(t.bytes);
   if (t.bytes > eager_pack_limit() || arena.free < BouncePool::kReservedChunks + count ||
       !device::can_sync_tiles(t.memory))
     return 0;
@@ -176,7 +175,6 @@ size_t append_eager_pack(Transfer& t, ReadyToSend& rts, std::byte* out) {
   if (!reserved) return 0;
   const uint32_t number = *reserved;
   bounce.epoch = ++arena.epoch;
-  bounce.adjacent = count;
   bounce.chunks.push_back({number, 0, t.bytes});
   bounce.next = t.bytes;
   t.protocol = &kEagerPack;

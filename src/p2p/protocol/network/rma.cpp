@@ -66,7 +66,7 @@ struct RmaFragmentsSend final : PipelinedSend {
     Registration registration{};
   };
   Result<Slot> reserve(const Transfer& t, uint64_t bytes) override;
-  void release(uint64_t number) override {
+  void release(uint64_t number, size_t) override {
     std::erase_if(fragments_, [&](const Fragment& fragment) { return fragment.number == number; });
   }
   Result<Handover> hand_over(Engine& engine, Transfer& t, Chunk& chunk) override;

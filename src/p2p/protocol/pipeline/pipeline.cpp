@@ -44,7 +44,7 @@ Status PipelinedSend::fill(Transfer& t, bool& progressed) {
     if (slot->size == 0) return {};
     auto ticket = copy::submit(slot->memory, view_of(t).from(next), slot->size, slot->stream);
     if (!ticket) {
-      release(slot->number);
+      release(slot->number, slot->size);
       return std::move(ticket).error();
     }
     chunks.push_back({slot->number, next, slot->size, std::move(*ticket)});
@@ -63,7 +63,7 @@ PipelinedSend::Chunk* PipelinedSend::announced(uint64_t number) {
 
 void PipelinedSend::returned(Transfer& t, Chunk& chunk) {
   t.transferred += chunk.size;
-  release(chunk.number);
+  release(chunk.number, chunk.size);
   std::erase_if(chunks, [&](const Chunk& one) { return &one == &chunk; });
 }
 
@@ -93,7 +93,7 @@ void PipelinedSend::give_up(Transfer& t) {
     if (chunk.announced) return false;
     (void)device::wait(chunk.filled);  // its error is known already
     t.transferred += chunk.size;
-    release(chunk.number);
+    release(chunk.number, chunk.size);
     return true;
   });
 }
@@ -101,7 +101,7 @@ void PipelinedSend::give_up(Transfer& t) {
 void PipelinedSend::abort() {
   for (Chunk& chunk : chunks) {
     (void)device::wait(chunk.filled);
-    release(chunk.number);
+    release(chunk.number, chunk.size);
   }
   chunks.clear();
 }

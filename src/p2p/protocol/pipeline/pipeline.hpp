@@ -58,7 +58,8 @@ struct PipelinedSend : ProtocolState {
  protected:
   /// Reserves memory for at most `bytes` bytes.
   [[nodiscard]] virtual Result<Slot> reserve(const Transfer& t, uint64_t bytes) = 0;
-  virtual void release(uint64_t number) = 0;
+  /// Frees the memory of a chunk of `size` bytes.
+  virtual void release(uint64_t number, size_t size) = 0;
   /// Announces a filled chunk, or sends its payload.
   [[nodiscard]] virtual Result<Handover> hand_over(Engine& engine, Transfer& t, Chunk& chunk) = 0;
   /// Called while no chunk can be reserved and none is in use. Returns false if nothing progressed.

@@ -29,7 +29,7 @@ struct PinnedSend final : PipelinedSend {
 
  private:
   Result<Slot> reserve(const Transfer& t, uint64_t bytes) override;
-  void release(uint64_t number) override {
+  void release(uint64_t number, size_t) override {
     WEFT_ASSERT(used_[number]);  // P3
     used_[number] = false;
   }
