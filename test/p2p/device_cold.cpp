@@ -29,7 +29,7 @@ constexpr size_t kSmall = 64 << 10, kLarge = 16 << 20;
 constexpr uint64_t kOpenNs = 3'000'000;  // EMUCUDA_IPC_OPEN_US
 constexpr uint64_t kLeastExtraNs =
     9000;  // of a message through a bounce buffer (p2p/protocol/device/bounce.cpp)
-constexpr uint64_t kPutGainNs = 1400;  // p2p/protocol/device/put.cpp
+constexpr uint64_t kPutGainNs = 1400, kPutBounceExtraNs = 6000;  // p2p/protocol/device/put.cpp
 // On a busy machine an open takes longer than it should.
 constexpr uint64_t kMostMessages = 3000;
 
@@ -64,23 +64,26 @@ void expect(bool holds, const char* what) {
 
 Buffer allocate(size_t bytes) { return Buffer(Buffer::Kind::device, bytes, rank % cuda().devices); }
 
-/// Both ranks send and receive `bytes` bytes; returns the time in ns. `posted`: the receive is posted before
-/// the other rank sends, so that it is advertised.
-uint64_t exchange(Buffer& out, Buffer& in, size_t bytes, unsigned seed, bool posted = false) {
+/// What comes first on both ranks. The receive: it is advertised to the sender. The send: the receiver reads.
+enum class First : uint8_t { receive, send };
+
+/// Both ranks send and receive `bytes` bytes; returns the time in ns.
+uint64_t exchange(Buffer& out, Buffer& in, size_t bytes, unsigned seed, First first = First::send) {
   out.write(weft::test::pattern(bytes, seed + static_cast<unsigned>(rank)));
   const int count = static_cast<int>(bytes), other = 1 - rank;
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Barrier(MPI_COMM_WORLD);
   const uint64_t begin = weft::monotonic_ns();
-  if (posted) {
+  if (first == First::receive) {
     MPI_Irecv(in.data(), count, MPI_BYTE, other, 0, MPI_COMM_WORLD, &request);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Send(out.data(), count, MPI_BYTE, other, 0, MPI_COMM_WORLD);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
   } else {
-    MPI_Sendrecv(out.data(), count, MPI_BYTE, other, 0, in.data(), count, MPI_BYTE, other, 0, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
+    MPI_Isend(out.data(), count, MPI_BYTE, other, 0, MPI_COMM_WORLD, &request);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Recv(in.data(), count, MPI_BYTE, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   }
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
   const uint64_t end = weft::monotonic_ns();
   auto seen = in.read();
   seen.resize(bytes);
@@ -89,11 +92,11 @@ uint64_t exchange(Buffer& out, Buffer& in, size_t bytes, unsigned seed, bool pos
 }
 
 /// Sends until this rank has mapped the buffer of the other one; returns the number of exchanges.
-uint64_t until_mapped(Buffer& out, Buffer& in, size_t bytes) {
+uint64_t until_mapped(Buffer& out, Buffer& in, size_t bytes, First first = First::send) {
   const Counted opens("gpu.ipc_opens");
   uint64_t number = 0;
   for (int mapped = 0; mapped == 0 && number < kMostMessages; ++number) {
-    exchange(out, in, bytes, static_cast<unsigned>(number));
+    exchange(out, in, bytes, static_cast<unsigned>(number), first);
     const int own = opens.growth() != 0 ? 1 : 0;
     MPI_Allreduce(&own, &mapped, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   }
@@ -115,14 +118,24 @@ void test_first_exchange() {
   expect(bounced.growth() + packed.growth() == 20, "they are read from the bounce buffer");
 }
 
-/// A message that travels by a mapping of the receiver does not make the sender map, too.
+/// A sender that finds an advertised receive puts its message into the receiver's bounce buffer. When that
+/// has cost as much as a mapping, it maps the receive buffer, of which it learns only then.
 void test_puts() {
-  const Counted opens("gpu.ipc_opens"), declined("p2p.declined_receives"), puts("p2p.puts");
+  const Counted opens("gpu.ipc_opens"), puts("p2p.puts"), by_bounce("p2p.bounce_puts"),
+      packed("p2p.eager_pack_messages");
   Buffer out = allocate(kSmall), in = allocate(kSmall);
-  for (unsigned i = 0; i < 20; ++i) exchange(out, in, kSmall, i, true);
-  expect(opens.growth() == 0, "advertised receives are not mapped for a put");
-  expect(declined.growth() != 0, "a sender finds advertised receives");
-  expect(puts.growth() == 0, "no message is put");
+  const unsigned long exports = cuda().calls("cuIpcGetMemHandle");
+  for (unsigned i = 0; i < 20; ++i) exchange(out, in, kSmall, i, First::receive);
+  expect(opens.growth() == 0 && cuda().calls("cuIpcGetMemHandle") == exports,
+         "twenty puts map or export memory of the program");
+  expect(by_bounce.growth() + packed.growth() == 20, "they go through bounce buffers");
+  expect(by_bounce.growth() >= 19, "senders do not find advertised receives");
+  uint64_t number = 20 + until_mapped(out, in, kSmall, First::receive);
+  const uint64_t cost = counter("gpu.mapping_cost_ns");  // as last compared
+  expect((number + 1) * kPutBounceExtraNs >= cost, "puts into memory of the program begin before they pay");
+  const Counted late("p2p.bounce_puts"), all("p2p.puts");
+  for (unsigned i = 0; i < 20; ++i) exchange(out, in, kSmall, i, First::receive);
+  expect(all.growth() == 20 && late.growth() == 0, "mapped receive buffers are not used");
 }
 
 /// Memory of the program is mapped when this pays, and no earlier.
@@ -145,18 +158,19 @@ void test_mapping_pays() {
 
 /// With the senders' side mapped, messages in both orders travel by that mapping, whichever came first. The
 /// other side's memory is mapped when puts would have saved as much as that takes.
-void test_one_side(bool posted_first) {
-  const Counted opens("gpu.ipc_opens"), declined("p2p.declined_receives"), puts("p2p.puts");
+void test_one_side(First first) {
+  const Counted opens("gpu.ipc_opens"), declined("p2p.declined_receives");
   Buffer out = allocate(kSmall), in = allocate(kSmall);
-  exchange(out, in, kSmall, 1, posted_first);
+  exchange(out, in, kSmall, 1, first);
   until_mapped(out, in, kSmall);
+  const Counted puts("p2p.puts");
   const uint64_t mapped = opens.growth();
-  for (unsigned i = 0; i < 20; ++i) exchange(out, in, kSmall, i, i % 2 == 0);
+  for (unsigned i = 0; i < 20; ++i) exchange(out, in, kSmall, i, i % 2 == 0 ? First::receive : First::send);
   expect(opens.growth() == mapped && puts.growth() == 0, "a put maps the other side's memory, too");
   expect(declined.growth() != 0, "a sender finds advertised receives");
   uint64_t number = 0;
   for (int put = 0; put == 0 && number < kMostMessages; ++number) {
-    exchange(out, in, kSmall, static_cast<unsigned>(number), true);
+    exchange(out, in, kSmall, static_cast<unsigned>(number), First::receive);
     const int own = puts.growth() != 0 ? 1 : 0;
     MPI_Allreduce(&own, &put, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   }
@@ -166,6 +180,19 @@ void test_one_side(bool posted_first) {
   expect(opens.growth() == mapped + 1, "each side maps the memory of the other once");
 }
 
+/// A large message goes through the bounce buffers in pieces, more than these hold at a time.
+void test_pieces() {
+  const Counted opens("gpu.ipc_opens"), bounced("p2p.bounce_messages"), bytes("p2p.bounce_bytes");
+  uint64_t sum = 0;
+  for (const size_t size : {2 * kLarge + 1, kLarge, kLarge - 1}) {
+    Buffer out = allocate(size), in = allocate(size);
+    exchange(out, in, size, 1);
+    sum += size;
+  }
+  expect(opens.growth() == 0 && bounced.growth() == 3 && bytes.growth() == sum,
+         "the first large messages are not read from the bounce buffers");
+}
+
 /// A program that allocates in each step takes the bounce buffer, and its memory is not kept.
 void test_fresh_allocations() {
   constexpr unsigned kSteps = 60;
@@ -173,7 +200,7 @@ void test_fresh_allocations() {
   uint64_t live = 0;
   for (unsigned step = 0; step < kSteps; ++step) {
     Buffer out = allocate(kSmall), in = allocate(kSmall);
-    exchange(out, in, kSmall, step);
+    exchange(out, in, kSmall, step, step % 2 == 0 ? First::receive : First::send);
     if (step == 0) live = cuda().live_bytes();
     expect(cuda().live_bytes() == live, "memory of earlier steps is kept");
   }
@@ -185,7 +212,7 @@ bool select_gpu(const char* gpu) {
   auto& driver = cuda();
   if (gpu[0] == '-') return driver.cuCtxSetCurrent(nullptr) != 0;
   driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(std::atoi(gpu) % driver.devices)]);
-  if (gpu[1] == 'x') driver.fail("cuMemAlloc:1:2");
+  if (gpu[1] == 'x') driver.fail("cuMemAlloc:1:2,cuMemAlloc:1:2");  // with and without a region beside it
   return true;
 }
 
@@ -205,6 +232,10 @@ void test_connected_by_init(uint64_t peers, int ranks) {
          "first messages are cold, or not");
   expect(closes.growth() == 0, "first messages close a mapping");
   expect(bounced.growth() + packed.growth() == 20, "they are read from the bounce buffer");
+  // The region of the first communicator lies beside the bounce buffers, which are mapped.
+  MPI_Allreduce(out.data(), in.data(), static_cast<int>(kSmall / sizeof(float)), MPI_FLOAT, MPI_SUM,
+                MPI_COMM_WORLD);
+  expect(opens.growth() == (peers != 0 ? 0 : 1), "the first collective on GPU memory maps something");
 }
 
 }  // namespace
@@ -227,10 +258,11 @@ int main(int argc, char** argv) {
     MPI_Allreduce(&own, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
     expect(all != 0 && bounced.growth() + packed.growth() == 0, "the first message is mapped");
   } else if (argc > 1 && std::strcmp(argv[1], "one_side") == 0) {
-    test_one_side(false);
-    test_one_side(true);
+    test_one_side(First::send);
+    test_one_side(First::receive);
   } else {
     test_first_exchange();
+    test_pieces();
     test_puts();
     test_fresh_allocations();
     test_mapping_pays();

@@ -212,7 +212,9 @@ void DeviceCopies::finish_put(const DeviceCopy& put, Status outcome) {
 void DeviceCopies::finish_receive(const DeviceCopy& copy, Status outcome) {
   if (copy.mapping != nullptr) engine_.importer().release(copy.mapping);
   if (!outcome) copy.request->outcome = std::move(outcome);
-  engine_.peers[copy.peer].reply_due = true;
+  Peer& peer = engine_.peers[copy.peer];
+  peer.reply_due = true;
+  peer.unmapped = false;
   engine_.requests.complete(*copy.request);
 }
 

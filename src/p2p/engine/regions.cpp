@@ -101,30 +101,28 @@ Result<size_t> Regions::append_export(const device::Memory& memory, uint32_t to,
   return sizeof(Region) + sizeof(Probe);
 }
 
-bool Regions::send(Transfer& t, const device::Memory& memory, uint32_t to) {
+bool Regions::send(Transfer& t, uint32_t to) {
   engine_.instance.memory->withdraw_freed();
-  const bool own_buffer = &memory == &t.memory;
-  if (own_buffer && t.persistent_buffer && still_known(t)) return true;
+  if (t.persistent_buffer && still_known(t)) return true;
+  if (!send(t.memory, to)) return false;
+  cache(t);
+  return true;
+}
+
+bool Regions::send(const device::Memory& memory, uint32_t to, uint8_t flags) {
   alignas(8) std::byte storage[kMaxControl];
   auto& message = *new (storage) ReadyToSend{};
   message.type = Type::region;
+  message.flags = flags;
   const auto size = append_export(memory, to, message, storage + sizeof message);
   if (!size) return false;
   if ((message.flags & ReadyToSend::kRegion) != 0)
     engine_.outgoing.post_control(to, storage, sizeof message + *size);
-  if (own_buffer) cache(t);
   return true;
 }
 
 bool Regions::announce_bounce(const device::Memory& bounce, uint32_t to) {
-  alignas(8) std::byte storage[kMaxControl];
-  auto& message = *new (storage) ReadyToSend{};
-  message.type = Type::region;
-  message.flags = ReadyToSend::kDevice | ReadyToSend::kBounce;
-  const auto size = append_export(bounce, to, message, storage + sizeof message);
-  if (!size || (message.flags & ReadyToSend::kRegion) == 0) return false;
-  engine_.outgoing.post_control(to, storage, sizeof message + *size);
-  return true;
+  return send(bounce, to, ReadyToSend::kDevice | ReadyToSend::kBounce);
 }
 
 void Regions::add(uint32_t source, const ReadyToSend& rts) {
@@ -181,7 +179,7 @@ Mapping* Regions::map(const Transfer& t, const ReadyToSend& rts) {
   return *mapping;
 }
 
-Mapping* Regions::map(const Transfer& t, uint64_t base, uint64_t buffer_id, uint64_t extra_ns) {
+Mapping* Regions::mapped(const Transfer& t, uint64_t base, uint64_t buffer_id) {
   auto& importer = engine_.importer();
   if (t.persistent_buffer && t.persistent_buffer->mapping != nullptr) {
     const PersistentBuffer& known = *t.persistent_buffer;
@@ -194,20 +192,27 @@ Mapping* Regions::map(const Transfer& t, uint64_t base, uint64_t buffer_id, uint
   const Region* region = importer.find(t.peer, base, buffer_id);
   if (region == nullptr) return nullptr;
   const Opener opener(t);
-  const uint64_t epoch = region->epoch;
   if (!t.persistent_buffer) [[likely]]
-    if (Mapping* last = importer.opened_last(t.peer, {base, buffer_id, epoch}, opener.device, opener.context))
-        [[likely]]
+    if (Mapping* last = importer.opened_last(t.peer, {base, buffer_id, region->epoch}, opener.device,
+                                             opener.context)) [[likely]]
       return last;
-  if (!importer.maps(t.peer, *region, opener.device)) {
-    using enum core::MappingRule::Alternative;
-    const bool pays = engine_.instance.memory->mapping_pays(
-        {t.peer, false, buffer_id}, [&] { return extra_ns; }, t.in_collective() ? collective : other_side);
-    if (!pays || device::for_stream()) return nullptr;  // opening a mapping may wait for kernels that run
-  }
-  auto mapping = open(t, *region);
+  return importer.maps(t.peer, *region, opener.device) ? open_for_put(t, *region) : nullptr;
+}
+
+Mapping* Regions::map(const Transfer& t, uint64_t base, uint64_t buffer_id, uint64_t extra_ns) {
+  if (Mapping* const known = mapped(t, base, buffer_id)) return known;
+  using enum core::MappingRule::Alternative;
+  const bool pays = engine_.instance.memory->mapping_pays(
+      {t.peer, false, buffer_id}, [&] { return extra_ns; }, t.in_collective() ? collective : other_side);
+  const Region* const region = engine_.importer().find(t.peer, base, buffer_id);
+  // Opening a mapping may wait for kernels that run.
+  return pays && region != nullptr && !device::for_stream() ? open_for_put(t, *region) : nullptr;
+}
+
+Mapping* Regions::open_for_put(const Transfer& t, const Region& region) {
+  auto mapping = open(t, region);
   if (!mapping) return nullptr;
-  if (t.persistent_buffer) cache_mapping(t, {base, buffer_id, epoch}, **mapping);
+  if (t.persistent_buffer) cache_mapping(t, {region.base, region.buffer_id, region.epoch}, **mapping);
   return *mapping;
 }
 

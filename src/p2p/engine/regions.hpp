@@ -41,8 +41,10 @@ class Regions {
   /// region itself.
   std::optional<size_t> append_cached(Transfer& t, ReadyToSend& rts, std::byte* out);
   void cache(Transfer& t);
-  /// Sends the peer the region of an allocation, once. Returns false if the peer cannot map it.
-  [[nodiscard]] bool send(Transfer& t, const device::Memory& memory, uint32_t to);
+  /// Sends the peer the region of the buffer of `t`, once. Returns false if the peer cannot map it.
+  [[nodiscard]] bool send(Transfer& t, uint32_t to);
+  /// The same for an allocation. `flags`: of ReadyToSend.
+  [[nodiscard]] bool send(const device::Memory& memory, uint32_t to, uint8_t flags = 0);
   /// Sends the peer the region of a new bounce buffer, which it maps at once (GpuConnections). Returns false
   /// if the buffer cannot be exported.
   [[nodiscard]] bool announce_bounce(const device::Memory& bounce, uint32_t to);
@@ -53,15 +55,18 @@ class Regions {
   void add(uint32_t source, const ReadyToSend& rts);
   /// Maps the region of the sender; null if that is impossible, reported as a slow path.
   [[nodiscard]] transport::cuda_ipc::Mapping* map(const Transfer& t, const ReadyToSend& rts);
-  /// Returns the mapping of an allocation of the peer of `t`, for a put; null: unknown, not mappable, or the
-  /// mapping does not pay yet. `extra_ns`: the time that the message takes longer if the peer moves it
-  /// (core::MappingRule).
+  /// Returns the mapping of an allocation of the peer of `t`, for a put; null: it is not mapped.
+  [[nodiscard]] transport::cuda_ipc::Mapping* mapped(const Transfer& t, uint64_t base, uint64_t buffer_id);
+  /// Maps an allocation of the peer of `t`, for a put; null: unknown, not mappable, or the mapping does not
+  /// pay yet. `extra_ns`: the time that the message takes longer without it (core::MappingRule).
   [[nodiscard]] transport::cuda_ipc::Mapping* map(const Transfer& t, uint64_t base, uint64_t buffer_id,
                                                   uint64_t extra_ns);
 
  private:
   [[nodiscard]] bool still_known(Transfer& t);
   [[nodiscard]] Result<transport::cuda_ipc::Mapping*> open(const Transfer& t,
+                                                           const transport::cuda_ipc::Region& region);
+  [[nodiscard]] transport::cuda_ipc::Mapping* open_for_put(const Transfer& t,
                                                            const transport::cuda_ipc::Region& region);
   void cache_mapping(const Transfer& t, const transport::cuda_ipc::RegionName& peer_region,
                      transport::cuda_ipc::Mapping& mapping);

@@ -73,6 +73,7 @@ struct Peer {
   LastSent* last_sent = nullptr;
   uint64_t puts = 0, puts_arrived = 0;  ///< messages put into advertised receives
   bool reply_due = false;  ///< the peer's last device message was received and nothing was sent since
+  bool unmapped = true;    ///< its last device message came through a bounce buffer, or none has come
   std::array<PutMisses, 2> put_misses;  ///< of messages for the resident kernel and for copy engines
 };
 

@@ -17,9 +17,10 @@ inline constexpr size_t kRtrSlots = 32;  ///< advertised receives per rank, inde
 /// a compare-and-swap of `state`, and the receiver retracts it likewise. From `claimed` to `written` or
 /// `failed` the sender owns the entry. `number` grows with each advertisement.
 struct ReadyToReceive {
-  /// bounce: open for senders whose memory no peer can map; they write to a bounce buffer of the receiver.
-  /// declined: the sender has not mapped the buffer, and its message comes by an RTS.
-  enum Phase : uint64_t { idle, open, claimed, written, failed, bounce, declined };
+  /// open: for senders that have mapped the receive buffer. bounce: no peer can map it; senders write to a
+  /// bounce buffer of the receiver. either: senders choose. declined: the sender does neither, and its
+  /// message comes by an RTS.
+  enum Phase : uint64_t { idle, open, claimed, written, failed, bounce, declined, either };
   static constexpr unsigned kPhaseBits = 3;
   static constexpr size_t kLine = transport::shm::kCacheLine;
   alignas(kLine) std::atomic<uint64_t> state;  ///< number << kPhaseBits | Phase
@@ -27,11 +28,16 @@ struct ReadyToReceive {
   std::atomic<uint64_t> seen;                  ///< messages from that source seen by the receiver
   std::atomic<uint64_t> address;               ///< of the buffer, in the receiver
   std::atomic<uint64_t> bytes;                 ///< capacity; once claimed: size of the message
-  std::atomic<uint64_t> base, buffer_id;       ///< of the receiver's allocation
-  // Only for a bounce buffer:
-  alignas(kLine) std::atomic<uint64_t> flag;  ///< address of the word after the data, set to `epoch`
-  std::atomic<uint64_t> epoch;
-  std::atomic<uint64_t> incoming_bytes;  ///< nonzero once the copy has started
+  std::atomic<uint64_t> base, buffer_id;       ///< of its allocation
+  // Only with a bounce buffer:
+  struct BounceTarget {
+    std::atomic<uint64_t> address, base, buffer_id;  ///< as those of the receive buffer
+    std::atomic<uint64_t> flag;                      ///< address of the word after the data, set to `epoch`
+    std::atomic<uint64_t> epoch;
+    std::atomic<uint64_t> incoming_bytes;  ///< nonzero once the copy into the bounce buffer has started
+    std::atomic<uint64_t> wants_region;  ///< 1: the sender would map the receive buffer, but lacks its region
+  };
+  alignas(kLine) BounceTarget bounce_target;
   [[nodiscard]] static constexpr Phase phase_of(uint64_t state) {
     return static_cast<Phase>(state & ((1u << kPhaseBits) - 1));
   }

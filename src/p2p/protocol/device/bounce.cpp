@@ -26,8 +26,8 @@ Received received{
 log::SlowPath no_bounce{"p2p.device_without_bounce",
                         "staged through host memory, 5 to 50 times slower than NVLink"};
 
-/// Chunks of the bounce buffers in one piece of a message: so long that the launches and messages of one piece
-/// take less time than NVLink needs for its bytes.
+/// Chunks of the bounce buffers in one piece of a message: so long that the launches and messages of one
+/// piece take less time than NVLink needs for its bytes.
 constexpr size_t kPieceChunks = 2;
 
 /// Gets alternate between two streams, so that the end of one overlaps the start of the next.
@@ -169,9 +169,11 @@ bool mapping_pays(Engine& engine, const Transfer& t) {
   return engine.instance.memory->mapping_pays(key, extra_ns, t.in_collective() ? collective : none);
 }
 
-// All unused chunks, so that packing is ahead of the gets. The chunks of a requested message are returned soon.
+// As many pieces as there are, so that packing is ahead of the gets: the chunks of a requested message are
+// returned soon. A message without any takes a smaller one.
 Result<PipelinedSend::Slot> BounceSend::reserve(const Transfer&, uint64_t bytes) {
-  for (size_t count = std::min(kPieceChunks, arena->chunks_for(bytes)); count != 0; --count)
+  const size_t most = std::min(kPieceChunks, arena->chunks_for(bytes)), least = chunks.empty() ? 1 : most;
+  for (size_t count = most; count >= least; --count)
     if (const auto number = arena->reserve(count))
       return Slot{*number, std::min<uint64_t>(count * arena->chunk, bytes), arena->view(*number),
                   device::StreamRole::out};
@@ -206,7 +208,8 @@ bool map_bounce(Engine& engine, Transfer& t, const Protocol& protocol, const Rea
 
 void finish_bounce_receive(Engine& engine, Transfer& t) {
   engine.importer().release(state_of<BounceReceive>(t).mapping);
-  engine.peers[t.peer].reply_due = true;
+  Peer& peer = engine.peers[t.peer];
+  peer.reply_due = peer.unmapped = true;
   engine.requests.complete(t);
 }
 

@@ -52,8 +52,9 @@ counters::Counter declined("p2p.declined_receives", counters::Unit::events,
                            "Advertised receives that their senders have not used, since they had not mapped "
                            "the buffer yet");
 
-// A put into a mapped buffer takes 0.5 to 1.4 us less than a get of mapped memory (bench/results/put.json).
-constexpr uint64_t kPutGainNs = 1400;
+// A put into a mapped buffer takes 0.5 to 1.4 us less than a get of mapped memory (bench/results/put.json),
+// and 4 to 7 us less than a put into a bounce buffer (bench/results/pools.json).
+constexpr uint64_t kPutGainNs = 1400, kPutBounceExtraNs = 6000;
 constexpr uint64_t kSlowRtrWaitNs = 1500;  // minimum where an RTR takes long: see rtr_wait_of()
 constexpr uint32_t kMaxMisses = 8;  // consecutive misses before only one in kRetryInterval attempts is made
 constexpr uint32_t kRetryInterval = 32;
@@ -67,32 +68,29 @@ bool by_copy_engine(uint64_t bytes) { return device::kernel_options_for(bytes).r
 /// Misses are counted by executor: small messages that do not find a receive say little about large ones.
 PutMisses& misses_of(Peer& peer, uint64_t bytes) { return peer.put_misses[by_copy_engine(bytes) ? 1 : 0]; }
 
-/// Returns whether a peer can map the buffer of a contiguous transfer.
-bool mappable(const Transfer& t) { return t.memory.shareable() && t.memory.covers(t.address, t.bytes); }
-
-/// Returns whether a send may be put into a bounce buffer of its receiver.
-bool uses_put_bounce(const Transfer& t) {
-  return t.contiguous && t.memory.on_device() && !t.memory.shareable() && may_put_bounce(t.bytes);
+/// Returns whether a send is put into a bounce buffer of its receiver, if it finds one: unless the receiver
+/// has mapped the memory of the send, which it reads by one copy.
+bool uses_put_bounce(Engine& engine, const Transfer& t) {
+  return t.contiguous && t.memory.on_device() && may_put_bounce(t.bytes) &&
+         (!mappable(t) || !engine.instance.memory->mapping_bought({t.peer, true, t.memory.buffer_id}));
 }
 
 /// Returns how long a send spins for an RTR, in ns. A bounce buffer takes two cache lines, and cuMemMap
 /// memory one driver query per mapping. The alternatives are 3 us slower for both.
-uint64_t rtr_wait_of(const Transfer& t) {
+uint64_t rtr_wait_of(Engine& engine, const Transfer& t) {
   const uint64_t usual = setting_rtr_wait;
-  return uses_put_bounce(t) || t.memory.mapped ? std::max(usual, kSlowRtrWaitNs) : usual;
+  return t.memory.mapped || uses_put_bounce(engine, t) ? std::max(usual, kSlowRtrWaitNs) : usual;
 }
 
-void advertise_bounce(const PutBounce& bounce, ReadyToReceive& rtr) {
-  constexpr auto kRelaxed = std::memory_order_relaxed;
-  rtr.flag.store(bounce.arena->flags(bounce.number), kRelaxed);
-  rtr.epoch.store(bounce.epoch, kRelaxed);
-  rtr.incoming_bytes.store(0, kRelaxed);
+bool has_direct(uint64_t state) {
+  const Phase phase = ReadyToReceive::phase_of(state);
+  return phase == Phase::open || phase == Phase::either;
 }
-
-bool is_bounce(uint64_t state) { return ReadyToReceive::phase_of(state) == Phase::bounce; }
-bool is_advertised(uint64_t state) {
-  return ReadyToReceive::phase_of(state) == Phase::open || is_bounce(state);
+bool has_bounce(uint64_t state) {
+  const Phase phase = ReadyToReceive::phase_of(state);
+  return phase == Phase::bounce || phase == Phase::either;
 }
+bool is_advertised(uint64_t state) { return has_direct(state) || has_bounce(state); }
 
 bool is_declined(uint64_t state) { return ReadyToReceive::phase_of(state) == Phase::declined; }
 
@@ -130,6 +128,16 @@ bool PutProtocol::may_advertise(const Transfer& t) const {
          engine_.delivery.posted().wildcards() == 0 && engine_.delivery.posted().first(t.key) == &t;
 }
 
+/// Opens what an RTR offers: the receive buffer, a bounce buffer, or both. Returns the phase; `idle`: neither
+/// can be offered. With a bounce buffer, the region of the receive buffer is sent when the sender wants it.
+ReadyToReceive::Phase PutProtocol::offer(Transfer& t, uint32_t source, PutBounce& bounce) {
+  const bool direct = mappable(t);
+  if (!direct || offers_bounce(t, source)) (void)reserve_bounce(t, bounce);
+  if (bounce.arena != nullptr && !engine_.regions.send(bounce.arena->memory, source)) bounce.release();
+  if (bounce.arena != nullptr) return direct ? Phase::either : Phase::bounce;
+  return direct && engine_.regions.send(t, source) ? Phase::open : Phase::idle;
+}
+
 void PutProtocol::advertise(Transfer& t) {
   if (engine_.instance.shm == nullptr || !may_advertise(t)) return;
   const uint32_t slot = rtr_slot_of(t.key), source = t.comm->process(t.rank);
@@ -138,25 +146,21 @@ void PutProtocol::advertise(Transfer& t) {
   if (peer.remote || engine_.instance.failures.failed(source)) return;
   if (!should_try(misses_of(peer, t.bytes).advertised) && !setting_put.is("on")) return;
   PutBounce& bounce = bounces_[slot];
-  if (!mappable(t) && !reserve_bounce(t, bounce)) return;
-  const device::Memory& memory = bounce.arena != nullptr ? bounce.arena->memory : t.memory;
-  if (!engine_.regions.send(t, memory, source)) return bounce.release();
+  const Phase phase = offer(t, source, bounce);
+  if (phase == Phase::idle) return;
   ReadyToReceive& rtr = slot_at(slot);
   constexpr auto kRelaxed = std::memory_order_relaxed;
   WEFT_ASSERT(ReadyToReceive::phase_of(rtr.state.load(kRelaxed)) == Phase::idle);  // P1
-  if (bounce.arena != nullptr) advertise_bounce(bounce, rtr);
-  const void* const at = bounce.arena != nullptr ? bounce.arena->at(bounce.number) : t.address;
+  if (bounce.arena != nullptr) advertise_bounce(bounce, rtr.bounce_target);
   rtr.context.store(t.key.context, kRelaxed);
   rtr.envelope.store(envelope_of(t.key), kRelaxed);
   rtr.seen.store(peer.arrived, kRelaxed);
-  rtr.address.store(reinterpret_cast<uint64_t>(at), kRelaxed);
+  rtr.address.store(reinterpret_cast<uint64_t>(t.address), kRelaxed);
   rtr.bytes.store(t.bytes, kRelaxed);
-  rtr.base.store(memory.base, kRelaxed);
-  rtr.buffer_id.store(memory.buffer_id, kRelaxed);
+  rtr.base.store(t.memory.base, kRelaxed);
+  rtr.buffer_id.store(t.memory.buffer_id, kRelaxed);
   const uint64_t number = (rtr.state.load(kRelaxed) >> ReadyToReceive::kPhaseBits) + 1;
-  rtr.state.store(
-      number << ReadyToReceive::kPhaseBits | (bounce.arena != nullptr ? Phase::bounce : Phase::open),
-      std::memory_order_release);
+  rtr.state.store(number << ReadyToReceive::kPhaseBits | phase, std::memory_order_release);
   WEFT_ASSERT(t.queued && t.key.source != match::kAny && t.key.tag != match::kAny);  // M3
   advertised_[slot] = &t;
   t.advertised = static_cast<uint8_t>(slot + 1);
@@ -212,11 +216,13 @@ bool PutProtocol::poll(Transfer& t) {
 void PutProtocol::finish_advertised(Transfer& t, uint64_t state) {
   ReadyToReceive& rtr = slot_at(t.advertised - 1u);
   rtr.state.store(ReadyToReceive::with_phase(state, Phase::idle), std::memory_order_relaxed);
-  Status outcome = std::move(bounces_[t.advertised - 1u].outcome);
+  PutBounce& bounce = bounces_[t.advertised - 1u];
+  Status outcome = std::move(bounce.outcome);
+  const uint32_t source = t.comm->process(t.rank);
+  if (bounce.arena != nullptr) end_offer(t, source, rtr.bounce_target);
   clear_advertised(t);
   if (t.queued) engine_.delivery.posted().remove(t);
   const match::Key key = t.key;
-  const uint32_t source = t.comm->process(t.rank);
   engine_.delivery.matched(t, source, key.source, key.tag, rtr.bytes.load(std::memory_order_relaxed));
   Peer& peer = engine_.peers[source];
   ++peer.puts_arrived;
@@ -255,25 +261,26 @@ void PutProtocol::abort_peer(uint32_t peer) {
 
 /// Returns the state of an RTR that this send may claim; 0: none. No message whose key has the same slot may
 /// be in flight that the receiver had not seen when it advertised.
-static uint64_t find_advertised(const ReadyToReceive& rtr, const match::Key& key, const Transfer& t,
-                                const Peer& peer) {
+static uint64_t find_advertised(Engine& engine, const ReadyToReceive& rtr, const match::Key& key,
+                                const Transfer& t, const Peer& peer) {
   const uint64_t state = rtr.state.load(std::memory_order_acquire);
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  if (!is_advertised(state) || (is_bounce(state) && !uses_put_bounce(t)) ||
-      rtr.context.load(kRelaxed) != key.context || rtr.envelope.load(kRelaxed) != envelope_of(key))
+  if (!is_advertised(state) || rtr.context.load(kRelaxed) != key.context ||
+      rtr.envelope.load(kRelaxed) != envelope_of(key))
     return 0;
   const bool first = (*peer.last_sent)[rtr_slot_of(key)] <= rtr.seen.load(kRelaxed);
-  return first && t.bytes <= rtr.bytes.load(kRelaxed) ? state : 0;
+  if (!first || t.bytes > rtr.bytes.load(kRelaxed)) return 0;
+  return has_direct(state) || uses_put_bounce(engine, t) ? state : 0;
 }
 
 /// Spins for the RTR, unless that keeps failing. Returns its state; 0: none in time.
-static uint64_t wait_advertised(const ReadyToReceive& rtr, const match::Key& key, const Transfer& t,
-                                Peer& peer) {
+static uint64_t wait_advertised(Engine& engine, const ReadyToReceive& rtr, const match::Key& key,
+                                const Transfer& t, Peer& peer) {
   uint32_t& misses = misses_of(peer, t.bytes).rtr;
   if (!should_try(misses)) return 0;
   uint64_t state = 0;
-  const uint64_t until = monotonic_ns() + rtr_wait_of(t);
-  while ((state = find_advertised(rtr, key, t, peer)) == 0 && monotonic_ns() < until) {
+  const uint64_t until = monotonic_ns() + rtr_wait_of(engine, t);
+  while ((state = find_advertised(engine, rtr, key, t, peer)) == 0 && monotonic_ns() < until) {
   }
   misses = state != 0 ? 0 : misses + 1;
   rtr_waits.add();
@@ -282,11 +289,37 @@ static uint64_t wait_advertised(const ReadyToReceive& rtr, const match::Key& key
 }
 
 /// Returns the time in ns that a put saves, if the receive buffer is mapped for it: little if the receiver
-/// can map the sender's memory instead. Bounce buffers are mapped at once, and so is what would be staged.
-static uint64_t put_gain_ns(Engine& engine, const Transfer& t, bool bounce) {
-  if (bounce) return core::MappingRule::kNoOtherPath;
+/// can map the sender's memory instead. What would be staged is mapped at once.
+static uint64_t put_gain_ns(Engine& engine, const Transfer& t, bool by_bounce) {
+  if (by_bounce) return kPutBounceExtraNs;
   if (mappable(t)) return kPutGainNs;
   return engine.bounce_pool.arena(t.memory) ? bounce_extra_ns(t.bytes) : core::MappingRule::kNoOtherPath;
+}
+
+/// How a message reaches an advertised receive.
+struct PutTarget {
+  Mapping* mapping = nullptr;  ///< null: not at all
+  uint64_t address = 0;        ///< in the receiver
+  bool bounce = false;
+};
+
+/// Maps the receive buffer if that pays, else the bounce buffer of the receiver if it is open, too.
+static PutTarget find_target(Engine& engine, const Transfer& t, ReadyToReceive& rtr, uint64_t state) {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  const uint64_t buffer_id = rtr.buffer_id.load(kRelaxed);
+  const auto put_bounce = [&] { return has_bounce(state) && uses_put_bounce(engine, t); };
+  if (has_direct(state)) {
+    const uint64_t base = rtr.base.load(kRelaxed);
+    Mapping* mapping = engine.regions.mapped(t, base, buffer_id);
+    if (mapping == nullptr)
+      mapping = engine.regions.map(t, base, buffer_id, put_gain_ns(engine, t, put_bounce()));
+    if (mapping != nullptr) return {mapping, rtr.address.load(kRelaxed)};
+  }
+  if (!put_bounce()) return {};
+  ReadyToReceive::BounceTarget& target = rtr.bounce_target;
+  return {engine.regions.map(t, target.base.load(kRelaxed), target.buffer_id.load(kRelaxed),
+                             core::MappingRule::kNoOtherPath),
+          target.address.load(kRelaxed), true};
 }
 
 /// Gives an advertised receive back that this process does not use, so that the receiver counts no miss. If
@@ -311,27 +344,27 @@ bool PutProtocol::put(Transfer& t) {
     peer.last_sent->fill(peer.sent);
   }
   ReadyToReceive& rtr = rtr_slot(*engine_.instance.shm, t.peer, rtr_slot_of(key));
-  uint64_t state = find_advertised(rtr, key, t, peer);
+  uint64_t state = find_advertised(engine_, rtr, key, t, peer);
   if (state == 0 && !reply_due) return false;
   if (engine_.copies.getting_from(t.peer) && !by_copy_engine(t.bytes)) return false;
-  if (state == 0 && setting_rtr_wait != 0) state = wait_advertised(rtr, key, t, peer);
+  if (state == 0 && setting_rtr_wait != 0) state = wait_advertised(engine_, rtr, key, t, peer);
   if (state == 0) return false;
   const trace::Range range("p2p.put");
-  const bool bounce = is_bounce(state);
-  const uint64_t buffer_id = rtr.buffer_id.load(std::memory_order_relaxed);
-  Mapping* mapping = engine_.regions.map(t, rtr.base.load(std::memory_order_relaxed), buffer_id,
-                                         put_gain_ns(engine_, t, bounce));
-  if (mapping == nullptr) {
-    if (device::for_stream() || !engine_.instance.memory->mapping_bought({t.peer, false, buffer_id}))
-      decline(rtr, state);
+  const PutTarget target = find_target(engine_, t, rtr, state);
+  const auto bought = [&] {
+    const uint64_t buffer_id = rtr.buffer_id.load(std::memory_order_relaxed);
+    return engine_.instance.memory->mapping_bought({t.peer, false, buffer_id});
+  };
+  if (target.mapping == nullptr) {
+    if (device::for_stream() || !bought()) decline(rtr, state);
     return false;
   }
-  const uint64_t address = rtr.address.load(std::memory_order_relaxed);
   if (!rtr.state.compare_exchange_strong(state, ReadyToReceive::with_phase(state, Phase::claimed),
                                          std::memory_order_acq_rel)) {
-    engine_.importer().release(mapping);
+    engine_.importer().release(target.mapping);
     return false;
   }
+  if (target.bounce) rtr.bounce_target.wants_region.store(bought() ? 1 : 0, std::memory_order_relaxed);
   rtr.bytes.store(t.bytes, std::memory_order_relaxed);
   t.enter(Transfer::State::putting);
   (void)engine_.requests.enlist(t);
@@ -339,8 +372,9 @@ bool PutProtocol::put(Transfer& t) {
   put_messages.add();
   ++peer.puts;
   peer.sent_bytes += t.bytes;
-  engine_.copies.start_put(
-      {&t, t.peer, 0, mapping, static_cast<std::byte*>(mapping->at(address)), &rtr, bounce});
+  engine_.copies.start_put({&t, t.peer, 0, target.mapping,
+                            static_cast<std::byte*>(target.mapping->at(target.address)), &rtr,
+                            target.bounce});
   return true;
 }
 

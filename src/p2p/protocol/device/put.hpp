@@ -20,7 +20,8 @@ namespace weft::p2p {
 
 class Engine;
 
-/// The bounce buffer of an advertised receive that the sender cannot map.
+/// The bounce buffer of an advertised receive, for a sender that cannot map the receive buffer or has not
+/// yet.
 struct PutBounce {
   enum class Stage : uint8_t { open, unpacking, timed_out, copying, done };
   BouncePool::Arena* arena = nullptr;  ///< null: the sender writes into the receive buffer itself
@@ -37,6 +38,11 @@ struct PutBounce {
     waiting_kernel.release();
   }
 };
+
+/// Returns whether a peer can map the buffer of a contiguous transfer.
+[[nodiscard]] inline bool mappable(const Transfer& t) {
+  return t.memory.shareable() && t.memory.covers(t.address, t.bytes);
+}
 
 class PutProtocol final : public AdvertisedReceives {
  public:
@@ -59,7 +65,12 @@ class PutProtocol final : public AdvertisedReceives {
   void clear_advertised(Transfer& t);
   void finish_advertised(Transfer& t, uint64_t state);
 
+  [[nodiscard]] ReadyToReceive::Phase offer(Transfer& t, uint32_t source, PutBounce& bounce);
+
   // put_bounce.cpp
+  [[nodiscard]] bool offers_bounce(const Transfer& t, uint32_t source) const;
+  static void advertise_bounce(const PutBounce& bounce, ReadyToReceive::BounceTarget& target);
+  void end_offer(Transfer& t, uint32_t source, const ReadyToReceive::BounceTarget& target);
   [[nodiscard]] bool reserve_bounce(const Transfer& t, PutBounce& bounce);
   [[nodiscard]] bool start_unpack(const Transfer& t, PutBounce& bounce, uint64_t bytes);
   [[nodiscard]] bool progress_bounce(Transfer& t, PutBounce& bounce, uint64_t state);

@@ -2,6 +2,7 @@
 // Puts through a bounce buffer of the receiver, if neither side's memory can be mapped (pools). A copy engine
 // of the sender writes the data and then a flag. A kernel of the receiver waits for the flag and unpacks. If
 // the kernel times out, the receiver copies after the sender's completion.
+#include "base/counters.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
 #include "p2p/engine/engine.hpp"
@@ -15,6 +16,9 @@ namespace {
 using device::TileSync;
 using Phase = ReadyToReceive::Phase;
 
+counters::Counter bounce_puts("p2p.bounce_puts", counters::Unit::events,
+                              "Of p2p.puts: into a bounce buffer of the receiver");
+
 log::SlowPath timeout{"gpu.put_bounce_timeout",
                       "the message is copied out of the bounce buffer about 10 us later"};
 
@@ -22,6 +26,32 @@ log::SlowPath timeout{"gpu.put_bounce_timeout",
 
 bool may_put_bounce(uint64_t capacity) {
   return capacity != 0 && capacity <= eager_pack_limit() && may_put(capacity);
+}
+
+/// Returns whether to open a bounce buffer beside a receive buffer that the sender can map. Messages of
+/// collectives map at once.
+bool PutProtocol::offers_bounce(const Transfer& t, uint32_t source) const {
+  return engine_.peers[source].unmapped && may_put_bounce(t.bytes) && !t.in_collective() &&
+         !core::MappingRule::maps_at_once();
+}
+
+void PutProtocol::advertise_bounce(const PutBounce& bounce, ReadyToReceive::BounceTarget& target) {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  const BouncePool::Arena& arena = *bounce.arena;
+  target.address.store(reinterpret_cast<uint64_t>(arena.at(bounce.number)), kRelaxed);
+  target.base.store(arena.memory.base, kRelaxed);
+  target.buffer_id.store(arena.memory.buffer_id, kRelaxed);
+  target.flag.store(arena.flags(bounce.number), kRelaxed);
+  target.epoch.store(bounce.epoch, kRelaxed);
+  target.incoming_bytes.store(0, kRelaxed);
+  target.wants_region.store(0, kRelaxed);
+}
+
+/// A receive with a bounce buffer has ended.
+void PutProtocol::end_offer(Transfer& t, uint32_t source, const ReadyToReceive::BounceTarget& target) {
+  engine_.peers[source].unmapped = target.incoming_bytes.load(std::memory_order_relaxed) != 0;
+  if (target.wants_region.load(std::memory_order_relaxed) != 0 && mappable(t))
+    (void)engine_.regions.send(t, source);
 }
 
 /// Reserves chunks for the whole receive, which may wait long. Leaves enough chunks for a send of the same
@@ -42,13 +72,14 @@ bool PutProtocol::reserve_bounce(const Transfer& t, PutBounce& bounce) {
 void PutProtocol::submit_to_bounce(const DeviceCopy& put, device::StreamRole stream) {
   const trace::Range range("p2p.submit_put_bounce");
   const Transfer& t = *put.request;
-  ReadyToReceive& rtr = *put.rtr;
-  const void* const word = put.mapping->at(rtr.flag.load(std::memory_order_relaxed));
-  rtr.incoming_bytes.store(t.expected, std::memory_order_release);
+  ReadyToReceive::BounceTarget& target = put.rtr->bounce_target;
+  const void* const word = put.mapping->at(target.flag.load(std::memory_order_relaxed));
+  target.incoming_bytes.store(t.expected, std::memory_order_release);
+  bounce_puts.add();
   engine_.instance.shm->notify(put.peer);
-  auto ticket =
-      device::copy_signal_async(put.remote, put.mapping->memory(), t.address, t.memory, t.expected, stream,
-                                reinterpret_cast<uint64_t>(word), rtr.epoch.load(std::memory_order_relaxed));
+  auto ticket = device::copy_signal_async(put.remote, put.mapping->memory(), t.address, t.memory, t.expected,
+                                          stream, reinterpret_cast<uint64_t>(word),
+                                          target.epoch.load(std::memory_order_relaxed));
   if (!ticket) return finish(put, std::move(ticket).error());
   engine_.copies.track({std::move(*ticket), put, {}});
 }
@@ -103,18 +134,18 @@ static bool poll_unpack(PutBounce& bounce) {
   return true;
 }
 
-/// Progresses an advertised receive with a bounce buffer; it completes when both put and unpacking are done.
+/// Progresses an advertised receive with a bounce buffer; it completes when both put and unpacking are done,
+/// or when the sender has put the data into the receive buffer.
 /// Returns false if nothing progressed.
 bool PutProtocol::progress_bounce(Transfer& t, PutBounce& bounce, uint64_t state) {
   using Stage = PutBounce::Stage;
   if (!poll_unpack(bounce)) return false;
   const Phase phase = ReadyToReceive::phase_of(state);
   const ReadyToReceive& rtr = slot_at(t.advertised - 1u);
-  if (phase == Phase::claimed && bounce.stage == Stage::open) {
-    const uint64_t bytes = rtr.incoming_bytes.load(std::memory_order_acquire);
-    return bytes != 0 && start_unpack(t, bounce, bytes);
-  }
-  if (phase == Phase::failed || (phase == Phase::written && bounce.stage == Stage::done)) {
+  const uint64_t incoming = rtr.bounce_target.incoming_bytes.load(std::memory_order_acquire);
+  if (phase == Phase::claimed && bounce.stage == Stage::open)
+    return incoming != 0 && start_unpack(t, bounce, incoming);
+  if (phase == Phase::failed || (phase == Phase::written && (bounce.stage == Stage::done || incoming == 0))) {
     finish_advertised(t, state);
     return true;
   }
