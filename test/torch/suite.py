@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # torch's own suite of torch.distributed (torch.testing._internal.distributed.distributed_test) on a backend. Without a GPU it
-# runs the tests of gloo, and of MPI where gloo has none. Processes are forked, with GPUs spawned.
+# runs the tests of gloo, and of MPI where gloo has none. Processes are forked, with GPUs by a server.
 # usage: suite.py BACKEND RESULTS.json [SECONDS] [TEST ...]; SECONDS: after which no further test begins; environment: WORLD_SIZE;
 # TEST_LIKE=nccl: the tests of NCCL, on as many GPUs; TEST_PART=I/N: every N-th test from the I-th on
 import importlib.util
 import json
+import multiprocessing
 import os
 import sys
 import time
@@ -14,7 +15,8 @@ import unittest
 
 MODULE = "torch.testing._internal.distributed.distributed_test"
 OTHER_NAMES = tuple(os.environ.get("TEST_LIKE", "gloo,mpi").split(","))  # of the backends whose tests are run
-START = "spawn" if "nccl" in OTHER_NAMES else "fork"  # of processes: torch refuses CUDA in forks of one that has used it
+# How processes start: one that has used CUDA must not fork another one that uses it.
+START = "forkserver" if "nccl" in OTHER_NAMES else "fork"
 
 
 class Name(str):
@@ -99,6 +101,7 @@ def make_suite(backend):
     """Returns the class of the tests."""
     os.environ.setdefault("WORLD_SIZE", "4")
     os.environ.setdefault("TEMP_DIR", "/tmp")
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # torch uses CUDA at its import otherwise
     import torch.multiprocessing
 
     module = load(backend)
@@ -110,11 +113,12 @@ def make_suite(backend):
             super().setUp()
             self._start_processes(torch.multiprocessing.get_context(START).Process)
 
-    Suite.__module__, Suite.__qualname__ = "__main__", "Suite"  # by which spawned processes find it
+    Suite.__module__, Suite.__qualname__ = "suite", "Suite"  # by which the server finds it
     return Suite
 
 
 def main():
+    multiprocessing.set_forkserver_preload(["suite"])
     names = sys.argv[3:]
     if names and names[0].isdigit():
         Results.end = time.monotonic() + int(names.pop(0))
@@ -125,7 +129,11 @@ def main():
     unittest.TextTestRunner(resultclass=Results, verbosity=2).run(tests)
 
 
-if __name__ in ("__main__", "__mp_main__"):  # also in processes of tests that are spawned
-    Suite = make_suite(sys.argv[1])
-if __name__ == "__main__":
-    main()
+if __name__ == "suite":  # also in the server
+    Suite = make_suite(os.environ["TEST_BACKEND"])
+elif __name__ == "__main__":
+    os.environ["TEST_BACKEND"] = sys.argv[1]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (sys.path[0], os.environ.get("PYTHONPATH"))))
+    import suite
+
+    suite.main()
