@@ -25,7 +25,8 @@ class Checks(unittest.TestCase):
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(text)
             command = [sys.executable, os.path.join(TOOLS, tool), "--root", root, *options]
-            environment = {**os.environ, **variables}
+            environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+            environment.update(variables)
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)
             return done.returncode, done.stdout
 

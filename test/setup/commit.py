@@ -13,6 +13,8 @@ import unittest
 SOURCE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 CMAKE = sys.argv.pop(1)
 GIT = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "init.defaultBranch=main"]
+# In a hook of git, GIT_DIR names the repository of the developer.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 TEXT = "$Format:%H$\n"
 for name in [name for name in os.environ if name.startswith("GIT_")]:  # of a hook: another repository
     del os.environ[name]
@@ -35,7 +37,7 @@ class Commit(unittest.TestCase):
 
     def git(self, *words):
         return subprocess.run(
-            [*GIT, "-C", self.tree, *words], capture_output=True, text=True, check=True
+            [*GIT, "-C", self.tree, *words], capture_output=True, text=True, check=True, env=ENVIRONMENT
         ).stdout.strip()
 
     def commit_of(self, tree):
@@ -47,7 +49,7 @@ class Commit(unittest.TestCase):
             "-P",
             os.path.join(SOURCE, "cmake", "write_commit.cmake"),
         ]
-        subprocess.run(command, check=True)
+        subprocess.run(command, check=True, env=ENVIRONMENT)
         with open(header, encoding="utf-8") as file:
             return re.search('WEFT_COMMIT "(.*)"', file.read()).group(1)
 
