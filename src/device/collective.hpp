@@ -28,6 +28,9 @@ enum class Protocol : uint8_t { ll, ll128, simple, direct };
 /// The layout of `bytes` bytes of a shape without table, in words of `word` bytes. Errors as block_of().
 [[nodiscard]] Result<kernel::enqueue::Runs> strided_runs(const Shape& shape, uint64_t bytes, uint32_t word);
 
+/// Size in bytes of the GPU memory into which the other ranks of a communicator push (kernel::RegionLayout).
+[[nodiscard]] size_t collective_region_bytes();
+
 /// Launch slot of one communicator on one GPU, for one collective at a time. Returns to its context on
 /// destruction.
 class CollectiveSlot {

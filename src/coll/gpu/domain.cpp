@@ -13,6 +13,7 @@
 #include "coll/gpu/plan.hpp"
 #include "core/memory_registry.hpp"
 #include "device/info.hpp"
+#include "p2p/bounce_block.hpp"
 
 namespace weft::coll::gpu {
 namespace {
@@ -39,8 +40,9 @@ constexpr uint64_t kPeerKernelsNs = 200'000'000;   // in which a survivor notice
 /// Published by each rank while the domain is opened.
 struct Domain::Descriptor {
   uint32_t good, epoch;
+  uint64_t address, bytes;  ///< of the region of this rank
   RankGpu gpu;
-  Region region;
+  Region region;  ///< the allocation that contains it
   Probe probe;
 };
 
@@ -72,15 +74,19 @@ Status Domain::prepare(const device::Memory& near, Descriptor& descriptor) {
   auto leased_region = RegionPool::of(comm_.instance).lease(near);
   if (!leased_region) return std::move(leased_region).error();
   resources_.region = *leased_region;
-  descriptor.epoch = resources_.region->epoch;
+  const CollectiveRegion& own = *resources_.region;
+  descriptor.epoch = own.epoch;
+  descriptor.address = own.address;
+  descriptor.bytes = device::collective_region_bytes();
   auto& exporter = comm_.instance.memory->exporter();
   for (int rank = 0; rank < comm_.size(); ++rank) {
     if (rank == comm_.rank()) continue;
-    auto region = exporter.export_region(resources_.region->memory, comm_.process(rank));
+    if (own.beside_bounce) p2p::announce_block(comm_.instance, own.memory, comm_.process(rank));
+    auto region = exporter.export_region(own.memory, comm_.process(rank));
     if (!region) return std::move(region).error();
     descriptor.region = *region->region;
   }
-  auto probe = exporter.probe(resources_.region->memory);
+  auto probe = exporter.probe(own.memory);
   if (!probe) return std::move(probe).error();
   descriptor.probe = *probe;
   return {};
@@ -107,7 +113,7 @@ Status Domain::map(const host::SlotChannel& channel) {
     if (descriptor.good == 0)
       return Error(Errc::unsupported,
                    "rank " + std::to_string(rank) + " cannot run collective kernels: see its log");
-    if (descriptor.region.size != resources_.region->memory.size)
+    if (descriptor.bytes != device::collective_region_bytes())
       return Error(Errc::unsupported,
                    "WEFT_COLL_GPU_REGION_BYTES differs between ranks: set the same value on all");
     epoch_ = std::max(epoch_, descriptor.epoch);
@@ -116,14 +122,15 @@ Status Domain::map(const host::SlotChannel& channel) {
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const auto at = static_cast<size_t>(rank);
     if (rank == comm_.rank()) {
-      resources_.regions[at] = resources_.region->memory.base;
+      resources_.regions[at] = resources_.region->address;
       continue;
     }
     auto mapping = comm_.instance.memory->open(comm_.process(rank), descriptors[at].region,
                                                &descriptors[at].probe, resources_.region->memory);
     if (!mapping) return std::move(mapping).error();
     resources_.mappings.push_back(*mapping);
-    resources_.regions[at] = reinterpret_cast<uint64_t>((*mapping)->at(descriptors[at].region.base));
+    WEFT_ASSERT((*mapping)->contains(descriptors[at].address, descriptors[at].bytes));
+    resources_.regions[at] = reinterpret_cast<uint64_t>((*mapping)->at(descriptors[at].address));
   }
   std::vector<device::GpuId> ids;
   for (const RankGpu& gpu : gpus) ids.push_back(gpu.id);

@@ -13,8 +13,7 @@ constexpr int kMaxSpins = 2000;  // polls of a running kernel before other progr
 
 Plan Domain::plan(const Call& call, uint64_t largest, bool resident_running, Layouts layouts) const {
   RegionCapacity capacity =
-      RegionCapacity::of_region(static_cast<uint32_t>(call.size), resources_.linked,
-                                resources_.region->memory.size - device::kernel::RegionLayout::kClearedBytes);
+      RegionCapacity::of_region(static_cast<uint32_t>(call.size), resources_.linked, region_data_bytes());
   capacity.resident_running = resident_running;
   capacity.max_blocks = resources_.max_blocks;
   if (layouts != Layouts::contiguous)

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/clock.hpp"
+#include "base/config.hpp"
 #include "device/cuda/image.hpp"
 #include "device/queue/work_queue.hpp"
 
@@ -126,11 +127,18 @@ void CollectiveSlots::close() {
 
 namespace {
 
+config::Size region_data_bytes{
+    "coll.gpu_region_bytes", 22 << 19, 2 << 20, size_t{1} << 30,
+    "Bytes in the region of a communicator for the Simple protocol; the LL and LL128 parts take 7 MiB more. "
+    "Larger regions allow larger chunks."};
+
 constexpr uint64_t kFaultCheckIntervalNs = 1'000'000;  // ns; gpu.md, trap 10
 
 cuda::WorkQueue& as_queue(void* queue) { return *static_cast<cuda::WorkQueue*>(queue); }
 
 }  // namespace
+
+size_t collective_region_bytes() { return kernel::RegionLayout::kClearedBytes + region_data_bytes; }
 
 CollectiveSlot::~CollectiveSlot() {
   if (queue_ != nullptr) as_queue(queue_).collective_slots.release(index_);

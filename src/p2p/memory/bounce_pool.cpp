@@ -6,6 +6,7 @@
 #include "base/assert.hpp"
 #include "base/cold.hpp"
 #include "base/config.hpp"
+#include "device/collective.hpp"
 #include "device/copy.hpp"
 #include "device/pool.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
@@ -20,7 +21,8 @@ config::Size setting_bytes(
     "message; 0: memory is mapped with its first message, and what cannot be is staged through the host.",
     "GPU memory is scarce (smaller), or many large messages from pools or strided buffers are in "
     "flight (larger)");
-constexpr size_t kChunkBytes = size_t{2} << 20;  // of the bounce buffers, packed at a time
+constexpr size_t kChunkBytes = size_t{2} << 20;        // of the bounce buffers, packed at a time
+constexpr size_t kRegionAlignment = size_t{64} << 10;  // of the region of collectives behind them
 
 /// The first copy of a context, which follows, loads kernels: another part of the cold time.
 Result<device::Memory> allocate(const device::Memory& near, size_t bytes) {
@@ -44,7 +46,11 @@ Result<BouncePool::Arena*> BouncePool::arena(const device::Memory& near) {
   if (chunks == 0)
     return Error(Errc::unsupported, "WEFT_GPU_BOUNCE_BYTES is smaller than one chunk: raise it");
   const size_t data = chunks * kChunkBytes;
-  auto memory = allocate(near, data + chunks * kFlagBytes + transport::cuda_ipc::Exporter::kProbeBytes);
+  const size_t bytes = data + chunks * kFlagBytes + transport::cuda_ipc::Exporter::kProbeBytes;
+  const size_t region = (bytes + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment;
+  auto memory = allocate(near, region + device::collective_region_bytes());
+  const bool has_region = memory.ok();
+  if (!has_region) memory = allocate(near, bytes);  // below gpu.pool_bytes, say
   if (!memory) return std::move(memory).error();
   const std::vector<std::byte> zeros(chunks * kFlagBytes);
   if (auto zeroed =
@@ -59,6 +65,7 @@ Result<BouncePool::Arena*> BouncePool::arena(const device::Memory& near) {
   arena->chunks = chunks;
   arena->used.resize(chunks);
   arena->free = chunks;
+  if (has_region) arena->region = memory->base + region;
   arenas_.push_back(std::move(arena));
   return arenas_.back().get();
 }

@@ -18,8 +18,9 @@
 namespace weft::p2p {
 
 /// One allocation per GPU context, divided into chunks, followed by flags with which packing and unpacking
-/// kernels synchronise. Allocated on first use, freed at close(). An allocation in a context that the
-/// program has reset since is not used again.
+/// kernels synchronise, and by memory for a region of collectives, so that peers map both at once. Allocated
+/// on first use, freed at close(). An allocation in a context that the program has reset since is not used
+/// again.
 class BouncePool {
  public:
   struct Arena {
@@ -28,6 +29,7 @@ class BouncePool {
     uint64_t epoch = 0;            ///< of the last eagerly packed message
     std::vector<bool> used;        ///< indexed by chunk number
     size_t free = 0;               ///< number of unused chunks
+    uint64_t region = 0;           ///< address of the memory for a region of collectives; 0: none, or taken
     /// Returns the number of the first of `count` adjacent unused chunks; nullopt: none.
     [[nodiscard]] std::optional<uint32_t> reserve(size_t count = 1);
     void release(uint32_t number, size_t count = 1);
