@@ -16,8 +16,6 @@ GIT = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "
 # In a hook of git, GIT_DIR names the repository of the developer.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 TEXT = "$Format:%H$\n"
-for name in [name for name in os.environ if name.startswith("GIT_")]:  # of a hook: another repository
-    del os.environ[name]
 
 
 @unittest.skipUnless(shutil.which("git"), "needs git")
