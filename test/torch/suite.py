@@ -97,6 +97,12 @@ class Results(unittest.TextTestResult):
         self.note(test, "failed", self.errors[-1][1])
 
 
+def run_with(environment, target, *arguments, **options):
+    """Calls `target` with these variables: a server's process has those of the server's start, before the test's setUp."""
+    os.environ.update(environment)
+    target(*arguments, **options)
+
+
 def make_suite(backend):
     """Returns the class of the tests."""
     os.environ.setdefault("WORLD_SIZE", "4")
@@ -108,10 +114,15 @@ def make_suite(backend):
     if backend == "weft":
         import weft_mpi.torch  # noqa: F401
 
+    make = torch.multiprocessing.get_context(START).Process
+
+    def process(target, args=(), **options):
+        return make(target=run_with, args=(dict(os.environ), target, *args), **options)
+
     class Suite(module.TestDistBackend, module.DistributedTest._DistTestBase):
         def setUp(self):
             super().setUp()
-            self._start_processes(torch.multiprocessing.get_context(START).Process)
+            self._start_processes(process)
 
     Suite.__module__, Suite.__qualname__ = "suite", "Suite"  # by which the server finds it
     return Suite
