@@ -10,20 +10,12 @@ namespace {
 
 Round direct(const Call& call, int round, Stage& stage) {
   if (round > 0) return Round::done;
-  const core::Topology& topology = *call.comm->topology;
-  const bool same_to_all =
-      call.what == Collective::neighbor_allgather || call.what == Collective::neighbor_allgatherv;
-  for (int i = 0; i < call.recv.blocks; ++i) {
-    const int at = receive_index(topology, i), source = topology.sources[static_cast<size_t>(at)];
-    if (source == p2p::kProcNull) continue;
-    if (const p2p::Buffer block = call.recv.block(at); !empty(block)) stage.receive(block, source);
-  }
-  for (int i = 0; i < call.send.blocks; ++i) {
-    const int dest = topology.destinations[static_cast<size_t>(i)];
-    if (dest == p2p::kProcNull) continue;
-    const p2p::Buffer block = same_to_all ? call.send.whole() : call.send.block(i);
+  for_each_source(call, [&](int source, const p2p::Buffer& block) {
+    if (!empty(block)) stage.receive(block, source);
+  });
+  for_each_destination(call, [&](int dest, const p2p::Buffer& block) {
     if (!empty(block)) stage.send(block, dest);
-  }
+  });
   return Round::more;
 }
 

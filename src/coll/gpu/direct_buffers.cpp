@@ -162,7 +162,7 @@ uint64_t most_storing_blocks(const Call& call, uint32_t limit) {
 uint64_t most_chunk_bytes(const Call& call) { return value_for(call, chunk_bytes); }
 
 bool stores_blocks(const Call& call, Layouts layouts) {
-  return layouts != Layouts::contiguous || call.what >= neighbor_allgather;
+  return layouts != Layouts::contiguous || among_neighbors(call);
 }
 
 bool wants_direct_buffers(const Call& call, uint64_t largest, Layouts layouts) {

@@ -172,15 +172,9 @@ void visit_between(const Call& call, int peer, BlockSink& sink) {
 }
 
 void visit_neighbors(const Call& call, BlockSink& sink) {
-  const core::Topology& topology = *call.comm->topology;
-  const bool same = call.what == neighbor_allgather || call.what == neighbor_allgatherv;
-  for (int i = 0; i < call.recv.blocks; ++i) {
-    const int at = algorithm::receive_index(topology, i), from = topology.sources[static_cast<size_t>(at)];
-    if (from != p2p::kProcNull) sink.receive(from, call.recv.block(at));
-  }
-  for (int i = 0; i < call.send.blocks; ++i)
-    if (const int to = topology.destinations[static_cast<size_t>(i)]; to != p2p::kProcNull)
-      sink.send(to, same ? call.send.whole() : call.send.block(i));
+  algorithm::for_each_source(call,
+                             [&](int source, const p2p::Buffer& block) { sink.receive(source, block); });
+  algorithm::for_each_destination(call, [&](int dest, const p2p::Buffer& block) { sink.send(dest, block); });
 }
 
 void make_messages(const Call& call, KernelCollective& collective, bool parts) {
@@ -213,8 +207,6 @@ device::kernel::Reduction kernel_reduction(const Call& call) {
   if (!basic) return {};
   return device::kernel::reduction_of(call.op->kind, datatype::reduction_type(*basic));
 }
-
-bool among_neighbors(const Call& call) { return call.what >= neighbor_allgather; }
 
 bool has_kernel(const Call& call) { return !call.op->user && kernel_reduction(call).defined(); }
 

@@ -21,8 +21,6 @@ enum class Location : uint8_t {
 /// The operation of a reduction on its datatype, and whether a kernel exists for it.
 [[nodiscard]] device::kernel::Reduction kernel_reduction(const Call& call);
 [[nodiscard]] bool has_kernel(const Call& call);
-/// Whether it is a neighborhood collective.
-[[nodiscard]] bool among_neighbors(const Call& call);
 /// How the blocks of operands lie in memory, as published in a vote; a later one needs more of a kernel.
 enum class Layouts : uint8_t {
   contiguous,   ///< each message is a contiguous block

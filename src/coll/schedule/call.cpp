@@ -41,14 +41,6 @@ const char* name(Collective what) {
   return kNames[static_cast<int>(what)];
 }
 
-p2p::Buffer Operand::block(int i) const {
-  const device::Memory* known = classified ? &memory : nullptr;
-  if (types != nullptr) return {advance(address, displacements[i]), counts[i], types[i], known};
-  const int64_t n = counts ? counts[i] : count;
-  const int64_t at = displacements ? displacements[i] : i * count;
-  return {advance(address, at * type->extent()), n, type, known};
-}
-
 p2p::Buffer Operand::part(int64_t first, int64_t n) const {
   return {advance(address, first * type->extent()), n, type, classified ? &memory : nullptr};
 }

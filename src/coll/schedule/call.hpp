@@ -53,6 +53,11 @@ struct CountView {
   explicit operator bool() const { return data != nullptr; }
 };
 
+/// Address arithmetic that is also defined for MPI_BOTTOM.
+[[nodiscard]] inline void* advance(const void* address, int64_t bytes) {
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(bytes));
+}
+
 /// Send or receive operand of a call: one block for each rank or neighbor, or one vector. Blocks are
 /// contiguous and have `count` elements each; with `counts`, each block has its own length and lies at its
 /// displacement (in extents; with `types`, in bytes).
@@ -67,7 +72,13 @@ struct Operand {
   bool classified = false;  ///< `memory` is valid for the whole operand
 
   /// The block of rank i.
-  [[nodiscard]] p2p::Buffer block(int i) const;
+  [[nodiscard]] p2p::Buffer block(int i) const {
+    const device::Memory* known = classified ? &memory : nullptr;
+    if (types != nullptr) return {advance(address, displacements[i]), counts[i], types[i], known};
+    const int64_t n = counts ? counts[i] : count;
+    const int64_t at = displacements ? displacements[i] : i * count;
+    return {advance(address, at * type->extent()), n, type, known};
+  }
   /// Elements [first, first + n) of a vector.
   [[nodiscard]] p2p::Buffer part(int64_t first, int64_t n) const;
   /// All `count` elements of a vector.
@@ -82,11 +93,6 @@ struct Operand {
   }
   void query_driver();
 };
-
-/// Address arithmetic that is also defined for MPI_BOTTOM.
-[[nodiscard]] inline void* advance(const void* address, int64_t bytes) {
-  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(bytes));
-}
 
 /// A collective operation. With in_place, `send` is a copy of `recv` for reductions and unused otherwise.
 /// On an intercommunicator `rank` and `size` refer to the local group, and `root` is kRoot, p2p::kProcNull or
@@ -126,6 +132,11 @@ struct Call {
   /// Any integer modulo the size, as a rank.
   [[nodiscard]] int wrap(int any) const { return (any % size + size) % size; }
 };
+
+/// Whether it is a neighborhood collective.
+[[nodiscard]] inline bool among_neighbors(const Call& call) {
+  return call.what >= Collective::neighbor_allgather;
+}
 
 /// Buffer in the library's own host memory: `n` bytes, or elements of a type.
 [[nodiscard]] p2p::Buffer packed(void* address, uint64_t n);
