@@ -157,19 +157,12 @@ void Collective::classify() {
   }
 }
 
-coll::CountView WidenedCounts::assign(const CountArray& values, int n) {
-  if (values.empty()) return {};
-  if (n > kInline) heap_.reset(new int64_t[static_cast<size_t>(n)]);
-  int64_t* out = heap_ != nullptr ? heap_.get() : inline_;
-  for (int i = 0; i < n; ++i) out[i] = values[static_cast<size_t>(i)];
-  return {out, true};
-}
-
 const datatype::Datatype* const* TypeList::assign(const DatatypeArray& types, int n) {
   const auto entries = static_cast<size_t>(n);
-  objects_.reset(new const datatype::Datatype*[entries]);
-  for (size_t i = 0; i < entries; ++i) objects_[i] = &types[i];
-  return objects_.get();
+  if (entries > kInline) heap_.reset(new const datatype::Datatype*[entries]);
+  const datatype::Datatype** const objects = heap_ != nullptr ? heap_.get() : inline_;
+  for (size_t i = 0; i < entries; ++i) objects[i] = &types[i];
+  return objects;
 }
 
 Barrier::Barrier(core::Communicator& comm) : Collective(CollectiveKind::barrier, comm) {}
@@ -210,7 +203,7 @@ ReduceScatterBlock::ReduceScatterBlock(const void* send, void* recv, MPI_Count c
 ReduceScatter::ReduceScatter(const void* send, void* recv, const CountArray& counts, datatype::Datatype& type,
                              core::Op& op, core::Communicator& comm)
     : Collective(CollectiveKind::reduce_scatter, comm) {
-  const coll::CountView each = counts_.assign(counts, call.size);
+  const coll::CountView each = view_of(counts);
   int64_t total = 0;
   for (int i = 0; i < call.size; ++i) total += each[i];
   set_reduction(send, recv, total, type, op);
@@ -244,8 +237,8 @@ Gatherv::Gatherv(const void* send, MPI_Count send_count, datatype::Datatype& sen
   if (sends && !call.in_place) set(call.send, send, send_count, send_type);
   if (is_root && !in_place(recv, "recvbuf", false)) {
     set(call.recv, recv, 0, recv_type);
-    call.recv.counts = counts_.assign(recv_counts, peers());
-    call.recv.displacements = displacements_.assign(displacements, peers());
+    call.recv.counts = view_of(recv_counts);
+    call.recv.displacements = view_of(displacements);
   }
   classify();
 }
@@ -272,8 +265,8 @@ Scatterv::Scatterv(const void* send, const CountArray& send_counts, const CountA
   if (receives && !call.in_place) set(call.recv, recv, recv_count, recv_type);
   if (is_root && !in_place(send, "sendbuf", false)) {
     set(call.send, send, 0, send_type);
-    call.send.counts = counts_.assign(send_counts, peers());
-    call.send.displacements = displacements_.assign(displacements, peers());
+    call.send.counts = view_of(send_counts);
+    call.send.displacements = view_of(displacements);
   }
   classify();
 }
@@ -298,8 +291,8 @@ Allgatherv::Allgatherv(const void* send, MPI_Count send_count, datatype::Datatyp
   if (in_place(recv, "recvbuf", false)) return;
   if (!call.in_place) set(call.send, send, send_count, send_type);
   set(call.recv, recv, 0, recv_type);
-  call.recv.counts = counts_.assign(recv_counts, peers());
-  call.recv.displacements = displacements_.assign(displacements, peers());
+  call.recv.counts = view_of(recv_counts);
+  call.recv.displacements = view_of(displacements);
   for (int i = 0; i < peers(); ++i)
     call.bytes += static_cast<uint64_t>(call.recv.counts[i] * recv_type.size());
   classify();
@@ -314,12 +307,12 @@ Alltoallv::Alltoallv(const void* send, const CountArray& send_counts, const Coun
   if (in_place(recv, "recvbuf", false)) return;
   if (!call.in_place) {
     set(call.send, send, 0, send_type);
-    call.send.counts = numbers_[0].assign(send_counts, peers());
-    call.send.displacements = numbers_[1].assign(send_displacements, peers());
+    call.send.counts = view_of(send_counts);
+    call.send.displacements = view_of(send_displacements);
   }
   set(call.recv, recv, 0, recv_type);
-  call.recv.counts = numbers_[2].assign(recv_counts, peers());
-  call.recv.displacements = numbers_[3].assign(recv_displacements, peers());
+  call.recv.counts = view_of(recv_counts);
+  call.recv.displacements = view_of(recv_displacements);
   classify();
 }
 
@@ -332,13 +325,13 @@ Alltoallw::Alltoallw(const void* send, const CountArray& send_counts, const Coun
   if (in_place(recv, "recvbuf", false)) return;
   if (!call.in_place) {
     call.send.address = const_cast<void*>(send);
-    call.send.counts = numbers_[0].assign(send_counts, peers());
-    call.send.displacements = numbers_[1].assign(send_displacements, peers());
+    call.send.counts = view_of(send_counts);
+    call.send.displacements = view_of(send_displacements);
     call.send.types = types_[0].assign(send_types, peers());
   }
   call.recv.address = recv;
-  call.recv.counts = numbers_[2].assign(recv_counts, peers());
-  call.recv.displacements = numbers_[3].assign(recv_displacements, peers());
+  call.recv.counts = view_of(recv_counts);
+  call.recv.displacements = view_of(recv_displacements);
   call.recv.types = types_[1].assign(recv_types, peers());
   classify();
 }

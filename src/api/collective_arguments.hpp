@@ -43,24 +43,20 @@ class Collective {
   void fail(Error error);
 };
 
-/// Counts or displacements as int64_t; without heap memory up to kInline ranks.
-class WidenedCounts {
- public:
-  coll::CountView assign(const CountArray& values, int n);
+/// Counts or displacements of the caller, which outlive a blocking call; others copy them.
+[[nodiscard]] inline coll::CountView view_of(const CountArray& values) {
+  return {values.data(), values.wide()};
+}
 
- private:
-  static constexpr int kInline = 32;
-  int64_t inline_[kInline];
-  std::unique_ptr<int64_t[]> heap_;
-};
-
-/// The Datatype objects of an array of handles.
+/// The Datatype objects of an array of handles; without heap memory up to kInline ranks.
 class TypeList {
  public:
   const datatype::Datatype* const* assign(const DatatypeArray& types, int n);
 
  private:
-  std::unique_ptr<const datatype::Datatype*[]> objects_;
+  static constexpr size_t kInline = 32;
+  const datatype::Datatype* inline_[kInline];
+  std::unique_ptr<const datatype::Datatype*[]> heap_;
 };
 
 struct Barrier : Collective {
@@ -106,9 +102,6 @@ struct ReduceScatterBlock : Collective {
 struct ReduceScatter : Collective {
   ReduceScatter(const void* send, void* recv, const CountArray& counts, datatype::Datatype& type,
                 core::Op& op, core::Communicator& comm);
-
- private:
-  WidenedCounts counts_;
 };
 
 struct Gather : Collective {
@@ -120,9 +113,6 @@ struct Gatherv : Collective {
   Gatherv(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
           const CountArray& recv_counts, const CountArray& displacements, datatype::Datatype& recv_type,
           int root, core::Communicator& comm);
-
- private:
-  WidenedCounts counts_, displacements_;
 };
 
 struct Scatter : Collective {
@@ -134,9 +124,6 @@ struct Scatterv : Collective {
   Scatterv(const void* send, const CountArray& send_counts, const CountArray& displacements,
            datatype::Datatype& send_type, void* recv, MPI_Count recv_count, datatype::Datatype& recv_type,
            int root, core::Communicator& comm);
-
- private:
-  WidenedCounts counts_, displacements_;
 };
 
 struct Allgather : Collective {
@@ -156,18 +143,12 @@ struct Allgatherv : Collective {
   Allgatherv(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
              const CountArray& recv_counts, const CountArray& displacements, datatype::Datatype& recv_type,
              core::Communicator& comm);
-
- private:
-  WidenedCounts counts_, displacements_;
 };
 
 struct Alltoallv : Collective {
   Alltoallv(const void* send, const CountArray& send_counts, const CountArray& send_displacements,
             datatype::Datatype& send_type, void* recv, const CountArray& recv_counts,
             const CountArray& recv_displacements, datatype::Datatype& recv_type, core::Communicator& comm);
-
- private:
-  WidenedCounts numbers_[4];
 };
 
 struct Alltoallw : Collective {
@@ -176,7 +157,6 @@ struct Alltoallw : Collective {
             const CountArray& recv_displacements, const DatatypeArray& recv_types, core::Communicator& comm);
 
  private:
-  WidenedCounts numbers_[4];
   TypeList types_[2];
 };
 

@@ -22,6 +22,7 @@ class CountArray {
     return wide_ ? static_cast<const MPI_Count*>(data_)[i] : static_cast<const int*>(data_)[i];
   }
   [[nodiscard]] bool empty() const { return data_ == nullptr; }
+  [[nodiscard]] const void* data() const { return data_; }
   [[nodiscard]] bool wide() const { return wide_; }
   /// The first n values.
   [[nodiscard]] std::vector<MPI_Count> copy(size_t n) const {

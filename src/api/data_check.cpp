@@ -67,6 +67,11 @@ Error too_much_data(const std::string& count_name, MPI_Count count, const Dataty
                            " is more data than an address space holds: pass a smaller count"};
 }
 
+// int counts below 2^31 of at most 2^20 bytes cannot overflow in 2^12 blocks.
+constexpr MPI_Count kSmallType = 1 << 20;
+constexpr size_t kFewBlocks = 1 << 12;
+bool small(const Datatype& type) { return type.contiguous() && type.size() <= kSmallType; }
+
 }  // namespace
 
 bool valid_size(MPI_Count count, const Datatype& type) {
@@ -92,17 +97,16 @@ MPI_Count sum_of(const CountArray& counts, int n) {
 
 size_t find_bad_block(const void* buffer, const CountArray& counts, const CountArray& displacements,
                       const Datatype& type, size_t n) {
-  // Without a look at each block: int counts below 2^31 of at most 2^20 bytes cannot overflow in 2^12 blocks.
-  constexpr MPI_Count kSmallType = 1 << 20;
-  constexpr size_t kFewBlocks = 1 << 12;
-  if (buffer != nullptr && !counts.wide() && n <= kFewBlocks && type.contiguous() &&
-      type.size() <= kSmallType)
-    return n;
+  if (buffer != nullptr && !counts.wide() && n <= kFewBlocks && small(type)) return n;
   return find_bad(buffer, counts, n, [&](size_t i) { return block_in_extents(displacements, type, i); });
 }
 
 size_t find_bad_block(const void* buffer, const CountArray& counts, const CountArray& displacements,
                       const DatatypeArray& types, size_t n) {
+  size_t small_types = 0;
+  if (buffer != nullptr && !counts.wide() && n <= kFewBlocks)
+    while (small_types < n && small(types[small_types])) ++small_types;
+  if (small_types == n) return n;
   return find_bad(buffer, counts, n, [&](size_t i) { return Block{displacements[i], &types[i]}; });
 }
 

@@ -44,8 +44,8 @@ NeighborAllgatherv::NeighborAllgatherv(const void* send, MPI_Count send_count, d
   if (!valid(send, recv)) return;
   set(call.send, send, send_count, send_type);
   set(call.recv, recv, 0, recv_type);
-  call.recv.counts = counts_.assign(recv_counts, call.recv.blocks);
-  call.recv.displacements = displacements_.assign(displacements, call.recv.blocks);
+  call.recv.counts = view_of(recv_counts);
+  call.recv.displacements = view_of(displacements);
   classify();
 }
 
@@ -57,11 +57,11 @@ NeighborAlltoallv::NeighborAlltoallv(const void* send, const CountArray& send_co
     : Neighborhood(CollectiveKind::neighbor_alltoallv, comm) {
   if (!valid(send, recv)) return;
   set(call.send, send, 0, send_type);
-  call.send.counts = numbers_[0].assign(send_counts, call.send.blocks);
-  call.send.displacements = numbers_[1].assign(send_displacements, call.send.blocks);
+  call.send.counts = view_of(send_counts);
+  call.send.displacements = view_of(send_displacements);
   set(call.recv, recv, 0, recv_type);
-  call.recv.counts = numbers_[2].assign(recv_counts, call.recv.blocks);
-  call.recv.displacements = numbers_[3].assign(recv_displacements, call.recv.blocks);
+  call.recv.counts = view_of(recv_counts);
+  call.recv.displacements = view_of(recv_displacements);
   classify();
 }
 
@@ -73,11 +73,11 @@ NeighborAlltoallw::NeighborAlltoallw(const void* send, const CountArray& send_co
     : Neighborhood(CollectiveKind::neighbor_alltoallw, comm) {
   if (!valid(send, recv)) return;
   call.send.address = const_cast<void*>(send);
-  call.send.counts = numbers_[0].assign(send_counts, call.send.blocks);
+  call.send.counts = view_of(send_counts);
   call.send.displacements = {send_displacements, true};
   call.send.types = types_[0].assign(send_types, call.send.blocks);
   call.recv.address = recv;
-  call.recv.counts = numbers_[1].assign(recv_counts, call.recv.blocks);
+  call.recv.counts = view_of(recv_counts);
   call.recv.displacements = {recv_displacements, true};
   call.recv.types = types_[1].assign(recv_types, call.recv.blocks);
   classify();

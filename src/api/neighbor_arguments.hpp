@@ -29,9 +29,6 @@ struct NeighborAllgatherv : Neighborhood {
   NeighborAllgatherv(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
                      const CountArray& recv_counts, const CountArray& displacements,
                      datatype::Datatype& recv_type, core::Communicator& comm);
-
- private:
-  WidenedCounts counts_, displacements_;
 };
 
 struct NeighborAlltoallv : Neighborhood {
@@ -39,9 +36,6 @@ struct NeighborAlltoallv : Neighborhood {
                     datatype::Datatype& send_type, void* recv, const CountArray& recv_counts,
                     const CountArray& recv_displacements, datatype::Datatype& recv_type,
                     core::Communicator& comm);
-
- private:
-  WidenedCounts numbers_[4];
 };
 
 struct NeighborAlltoallw : Neighborhood {
@@ -51,7 +45,6 @@ struct NeighborAlltoallw : Neighborhood {
                     core::Communicator& comm);
 
  private:
-  WidenedCounts numbers_[2];
   TypeList types_[2];
 };
 
