@@ -25,6 +25,9 @@ HOST_JOBS = (
     Job("gather", "gather", 2, "8,64K,256K", (), "latency_us"),
     Job("allgather", "allgather", 2, "8,64K,256K", (), "latency_us"),
     Job("alltoall", "alltoall", 2, "8,4K,256K", (), "latency_us"),
+    Job("alltoallv", "alltoallv", 2, "8,1K,8K,64K", (), "latency_us"),
+    Job("alltoallw", "alltoallw", 2, "8,1K", (), "latency_us"),
+    Job("neighbor_alltoallv", "neighbor_alltoallv", 2, "8,1K", (), "latency_us"),
     Job("iallreduce", "iallreduce", 2, "8", (), "latency_us"),
 )
 DEVICE_JOBS = (
