@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "coll/host/block_table.hpp"
 #include "coll/host/host.hpp"
 #include "coll/host/run.hpp"
 #include "coll/shared_ranks.hpp"
@@ -27,16 +28,17 @@ constexpr int64_t kMaxElements = 10 * kPage;
 
 struct Step {
   Collective what;
-  int64_t count;  // elements of the vector, or of a block
+  int64_t count;  // elements of the vector, or of a block; alltoallv: of the largest block
   int root;
   bool in_place;
-  bool single_copy;  // alltoall, scatter: ranks read each other's memory
+  bool single_copy;      // alltoall, scatter: ranks read each other's memory
+  bool one_way = false;  // alltoallv: only the root sends
 };
 
 std::string text(const Step& step) {
   return std::string(coll::name(step.what)) + " " + std::to_string(step.count) +
-         (step.in_place ? " in place" : "") + (step.single_copy ? " single copy" : "") + " root " +
-         std::to_string(step.root) + "; ";
+         (step.in_place ? " in place" : "") + (step.single_copy ? " single copy" : "") +
+         (step.one_way ? " one way" : "") + " root " + std::to_string(step.root) + "; ";
 }
 
 /// Element of the input of a rank in one call.
@@ -47,6 +49,13 @@ uint64_t input(uint64_t call, int rank, uint64_t i) {
 /// Elements [0, count) of the block that `from` sends to `to`; of a vector: `to` = 0.
 uint64_t in_block(uint64_t call, int from, int to, uint64_t i) {
   return input(call, from, static_cast<uint64_t>(to) * 104'729 + i);
+}
+
+/// Elements of a block of alltoallv.
+int64_t sized(const Step& step, uint64_t call, int from, int to) {
+  constexpr int64_t kQuarters[] = {4, 0, 1, 4, 0, 2, 0};
+  if (step.one_way) return from == step.root ? step.count : 0;
+  return step.count * kQuarters[(call * 3 + static_cast<uint64_t>(from * 5 + to)) % std::size(kQuarters)] / 4;
 }
 
 /// One rank's part of a step: its buffers and the call.
@@ -121,6 +130,19 @@ class Part {
           fill(expected_, n, [&](uint64_t i) { return in_block(number_, step_.root, rank_, i); });
         in_.resize(n);
         break;
+      case Collective::alltoallv:
+        for (int peer = 0; peer < size_; ++peer) {
+          const int64_t to_send = sized(step_, number_, rank_, peer),
+                        to_receive = sized(step_, number_, peer, rank_);
+          for (int64_t i = 0; i < to_send; ++i)
+            out_.push_back(in_block(number_, rank_, peer, static_cast<uint64_t>(i)));
+          for (int64_t i = 0; i < to_receive; ++i)
+            expected_.push_back(in_block(number_, peer, rank_, static_cast<uint64_t>(i)));
+          add_block(counts_[0], to_send);
+          add_block(counts_[1], to_receive);
+        }
+        in_.resize(expected_.size());
+        break;
       default:  // alltoall
         fill(out_, all, blocks_to_all);
         fill(expected_, all,
@@ -139,6 +161,13 @@ class Part {
     }
     call_.send.address = out_.data();
     call_.recv.address = in_.data();
+    if (step_.what == Collective::alltoallv) {
+      int side = 0;
+      for (coll::Operand* operand : {&call_.send, &call_.recv}) {
+        operand->counts = {counts_[side].lengths.data(), true};
+        operand->displacements = {counts_[side++].places.data(), true};
+      }
+    }
     const bool reduction = step_.what == Collective::reduce || step_.what == Collective::allreduce ||
                            step_.what == Collective::reduce_scatter_block;
     if (!reduction) return;
@@ -147,12 +176,21 @@ class Part {
     if (call_.in_place) call_.send.address = in_.data();
     call_.results = static_cast<int64_t>(expected_.size());
   }
+  /// Lengths and displacements of the blocks of one side.
+  struct Blocks {
+    std::vector<int64_t> lengths, places;
+  };
+  static void add_block(Blocks& blocks, int64_t length) {
+    blocks.places.push_back(blocks.lengths.empty() ? 0 : blocks.places.back() + blocks.lengths.back());
+    blocks.lengths.push_back(length);
+  }
   const Step step_;
   const uint64_t number_;
   const int rank_, size_;
   const bool root_;
   Call call_;
   std::vector<uint64_t> out_, in_, expected_;
+  Blocks counts_[2];
 };
 
 /// A step with sizes at the limits of slots, pages and groups of pages.
@@ -167,6 +205,8 @@ Step random_step(std::mt19937_64& random, int ranks) {
                                  Collective::allreduce,
                                  Collective::allgather,
                                  Collective::alltoall,
+                                 Collective::alltoallv,
+                                 Collective::alltoallv,
                                  Collective::reduce_scatter_block};
   Step step{kAll[random() % std::size(kAll)], 0, static_cast<int>(random() % static_cast<uint64_t>(ranks)),
             random() % 4 == 0, false};
@@ -179,6 +219,10 @@ Step random_step(std::mt19937_64& random, int ranks) {
     step.count = kSmall[random() % 4];
   } else {
     step.count = static_cast<int64_t>(1 + random() % 9) * page + static_cast<int64_t>(random() % 3) - 1;
+  }
+  if (step.what == Collective::alltoallv) {  // larger blocks are messages
+    step.count = std::min<int64_t>(step.count, coll::host::BlockPlacement::kMaxData / 8 / (ranks - 1));
+    step.in_place = false;
   }
   step.single_copy = blocks && ranks > 2 && random() % 4 == 0;
   if (step.what == Collective::reduce_scatter_block)
@@ -240,9 +284,18 @@ std::string run(SharedRanks& ranks, const Sequence& sequence, ::explore::Order& 
 
 Sequence random_sequence(std::mt19937_64& random, SharedRanks& ranks) {
   Sequence sequence{{}, static_cast<uint32_t>(random() % 9), random() % 4 == 0};
-  const uint64_t calls = 2 + random() % 5;
+  // So many calls of alltoallv in a row use each page again, and a rank that receives nothing runs ahead.
+  const bool alltoallv = random() % 4 == 0;
+  const uint64_t one_way_from = random() % 2 == 0 ? random() % 3 : UINT64_MAX;
+  const int sender = static_cast<int>(random() % static_cast<uint64_t>(ranks.size()));
+  const uint64_t calls = (alltoallv ? coll::host::kPages : 2) + random() % 5;
   while (sequence.steps.size() < calls) {
-    const Step step = random_step(random, ranks.size());
+    Step step = random_step(random, ranks.size());
+    if (alltoallv) {
+      if (step.what != Collective::alltoallv) continue;
+      step.one_way = sequence.steps.size() >= one_way_from;
+      if (step.one_way) step.root = sender;
+    }
     if (step.what == Collective::barrier || eligible(step, ranks)) sequence.steps.push_back(step);
   }
   if (random() % 8 == 0) {
@@ -318,6 +371,8 @@ TEST_F(Steps, AllOrdersOfSmallCases) {
   explore_delays(ranks, {{allgather, bcast, allgather}, 3, false}, 1);
   const Step small{Collective::reduce, kSlot, 1, false, false};
   explore_delays(ranks, {{bcast, small, bcast}, 0, false}, 2);
+  const Step sized{Collective::alltoallv, 4, 0, false, false};
+  explore_delays(ranks, {{sized, bcast, sized}, 0, false}, 2);
 }
 
 }  // namespace

@@ -37,6 +37,17 @@ int finish(int code, MPI_Request& request) {
   return code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
 }
 
+/// Sends a block of `bytes` bytes to each rank.
+int alltoallv(Scene& s, int bytes) {
+  std::vector<int> counts, places;
+  for (int peer = 0; peer < s.size; ++peer) {
+    counts.push_back(bytes);
+    places.push_back(peer * bytes);
+  }
+  return MPI_Alltoallv(s.send, counts.data(), places.data(), MPI_BYTE, s.receive, counts.data(),
+                       places.data(), MPI_BYTE, s.comm);
+}
+
 MPI_Request receive_of(Scene& s, int tag = 7) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Irecv(s.receive, 4, MPI_BYTE, s.last, tag, s.comm, &request);
@@ -235,6 +246,8 @@ std::vector<Case> collectives() {
              return MPI_Scatter(s.send, 99, MPI_BYTE, s.receive, 99, MPI_BYTE, s.last, s.comm);),
         CALL("MPI_Allgather", return MPI_Allgather(s.send, 99, MPI_BYTE, s.receive, 99, MPI_BYTE, s.comm);),
         CALL("MPI_Alltoall", return MPI_Alltoall(s.send, 99, MPI_BYTE, s.receive, 99, MPI_BYTE, s.comm);),
+        CALL("MPI_Alltoallv", return alltoallv(s, 9);),
+        CALL("MPI_Alltoallv of much", return alltoallv(s, 20000);),
         CALL("MPI_Allreduce", return MPI_Allreduce(s.send, s.receive, 5, MPI_INT, MPI_SUM, s.comm);),
         CALL("MPI_Allreduce of much",
              return MPI_Allreduce(s.send, s.receive, 200000, MPI_INT, MPI_SUM, s.comm);),

@@ -116,6 +116,19 @@ struct Wait {
   std::function<int(MPI_Comm)> run;  // waits for rank 0, which never answers
 };
 
+/// Sends a block of `bytes` bytes to each rank.
+int alltoallv(MPI_Comm comm, int bytes) {
+  int ranks;
+  MPI_Comm_size(comm, &ranks);
+  std::vector<int> counts, places;
+  for (int peer = 0; peer < ranks; ++peer) {
+    counts.push_back(bytes);
+    places.push_back(peer * bytes);
+  }
+  return MPI_Alltoallv(out.data(), counts.data(), places.data(), MPI_CHAR, in.data(), counts.data(),
+                       places.data(), MPI_CHAR, comm);
+}
+
 int wait_for(int code, MPI_Request* request) {
   return code != MPI_SUCCESS ? code : MPI_Wait(request, MPI_STATUS_IGNORE);
 }
@@ -155,6 +168,8 @@ const std::vector<Wait> waits = {
      [](MPI_Comm comm) { return MPI_Allreduce(out.data(), in.data(), kLarge / 4, MPI_INT, MPI_SUM, comm); }},
     {"alltoall",
      [](MPI_Comm comm) { return MPI_Alltoall(out.data(), 1000, MPI_CHAR, in.data(), 1000, MPI_CHAR, comm); }},
+    {"alltoallv", [](MPI_Comm comm) { return alltoallv(comm, 1000); }},
+    {"large alltoallv", [](MPI_Comm comm) { return alltoallv(comm, kLarge / 16); }},
     {"iallreduce",
      [](MPI_Comm comm) {
        MPI_Request request = MPI_REQUEST_NULL;

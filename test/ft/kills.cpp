@@ -98,6 +98,15 @@ int operate(MPI_Comm comm, std::mt19937& random) {
         if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
       return received != MPI_SUCCESS ? received : sent != MPI_SUCCESS ? sent : done;
     }
+    case 7: {  // the larger blocks are messages
+      std::vector<int> counts, places;
+      for (int peer = 0; peer < size; ++peer) {
+        counts.push_back((rank + peer) % 3 * (ints / size / 2));
+        places.push_back(peer * (ints / size));
+      }
+      return MPI_Alltoallv(send, counts.data(), places.data(), MPI_INT, receive, counts.data(), places.data(),
+                           MPI_INT, comm);
+    }
     default:
       return MPI_Sendrecv(send, bytes, MPI_CHAR, to, 2, receive, bytes, MPI_CHAR, from, 2, comm,
                           MPI_STATUS_IGNORE);

@@ -48,7 +48,8 @@ Operation::Operation(Group& group, Buffers& buffers) : group_(group), buffers_(b
 /// Near a limit, or near a limit divided by the number of blocks of a rank.
 void Operation::choose_size(Draw& draw) {
   const bool blocks = what_ == What::gather || what_ == What::scatter || what_ == What::allgather ||
-                      what_ == What::alltoall || what_ == What::reduce_scatter_block;
+                      what_ == What::alltoall || what_ == What::alltoallv ||
+                      what_ == What::reduce_scatter_block;
   const auto peers = static_cast<size_t>(std::max(1, group_.size - draw.below(2)));
   size_t limit =
       draw.one_in(2) ? kLimits[draw.below(3)] : kLimits[draw.below(static_cast<int>(std::size(kLimits)))];

@@ -25,7 +25,6 @@ config::Choice enabled{
 config::Size shared_min_calls{
     "coll.shared_min_calls", 8, 0, 1 << 30,
     "Number of blocking collectives on a communicator before it leases its slot areas in shared memory."};
-constexpr int kMaxSharedRanks = 32;  // of a communicator that uses shared-memory collectives
 /// State of a communicator on one host: a count of calls, then a channel.
 struct CommState final : core::CollectiveState {
   explicit CommState(core::Communicator& comm) : channel(comm), domain(comm), queue(comm, channel, domain) {}
@@ -49,7 +48,7 @@ CommState* state_of(const Call& call) {
   auto* state = static_cast<CommState*>(comm.collective.get());
   if (state != nullptr) [[likely]]
     return state;
-  if (comm.instance.shm == nullptr || call.size > kMaxSharedRanks) return nullptr;
+  if (comm.instance.shm == nullptr || call.size > host::kMaxRanks) return nullptr;
   state = new CommState(comm);
   comm.collective.reset(state);
   return state;
@@ -104,7 +103,7 @@ CommState* state_for_nonblocking(const Call& call, Status& failed) {
 }  // namespace
 
 bool may_use_slots(const Call& call) {
-  return host::eligible(call) && !disabled(call) && call.size <= kMaxSharedRanks;
+  return host::eligible(call) && !disabled(call) && call.size <= host::kMaxRanks;
 }
 
 Path select_path(const Call& call, Status& failed) {

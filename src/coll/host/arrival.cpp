@@ -11,7 +11,8 @@ void Run::allgather() {
   const p2p::Buffer in = call_.recv.part(0, call_.size * call_.recv.count);
   const uint64_t own = static_cast<uint64_t>(call_.rank) * block, offset = call_.in_place ? own : 0;
   const p2p::Buffer mine = call_.in_place ? in : call_.send.whole();
-  if (!call_.in_place) copy_own_block(in, own, mine, 0, packed_bytes(mine) == static_cast<int64_t>(block));
+  if (!call_.in_place)
+    copy_own_block(in, own, mine, 0, block, packed_bytes(mine) == static_cast<int64_t>(block));
   const StepSegments segments{block, SlotSteps::kPageBytes};
   exchange(
       segments.steps(),
@@ -45,7 +46,7 @@ void Run::alltoall() {
   const p2p::Buffer out = call_.in_place ? in : call_.send.part(0, call_.size * call_.send.count);
   if (!call_.in_place) {
     const uint64_t own = static_cast<uint64_t>(call_.rank) * block;
-    copy_own_block(in, own, out, own, packed_bytes(in) == packed_bytes(out));
+    copy_own_block(in, own, out, own, block, packed_bytes(in) == packed_bytes(out));
     if (single_copy_) return alltoall_single_copy();
   }
   const StepSegments segments{block, block_segment_bytes(call_.size - 1)};

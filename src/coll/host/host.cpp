@@ -23,6 +23,11 @@ config::Size copy_max{
     "more than two ranks, the ranks read larger blocks directly from its memory (process_vm_readv) where "
     "they can."};
 
+/// Only the two ranks of a block have its size, so its sender decides whether it is a message.
+bool has_sized_blocks(const Call& call) {
+  return call.what == Collective::alltoallv || call.what == Collective::alltoallw || among_neighbors(call);
+}
+
 /// A rank publishes a block for each of several others.
 bool publishes_blocks(const Call& call) {
   return (call.what == Collective::alltoall || call.what == Collective::scatter) && call.size > 2;
@@ -50,7 +55,9 @@ bool use_single_copy(const Call& call, const SlotChannel& channel) {
 }  // namespace
 
 bool eligible(const Call& call) {
-  if (call.size < 2 || call.inter() || call.bytes > max_bytes) return false;
+  if (call.size < 2 || call.inter()) return false;
+  if (has_sized_blocks(call)) return !call.in_place;
+  if (call.bytes > max_bytes) return false;
   if ((call.bytes > kMaxBytesOfMany && many_copies(call)) || pair_messages(call)) return false;
   switch (call.what) {
     case Collective::barrier:

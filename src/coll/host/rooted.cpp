@@ -45,7 +45,7 @@ void Run::gather() {
   if (root()) in = call_.recv.part(0, call_.size * call_.recv.count);
   if (!root() || !call_.in_place) mine = call_.send.whole();
   if (root() && !call_.in_place)
-    copy_own_block(in, static_cast<uint64_t>(call_.rank) * block, mine, 0,
+    copy_own_block(in, static_cast<uint64_t>(call_.rank) * block, mine, 0, block,
                    packed_bytes(mine) == static_cast<int64_t>(block));
   const StepSegments segments{block, SlotSteps::kPageBytes};
   const Step first = channel_.reserve_steps(segments.steps());
@@ -82,7 +82,7 @@ void Run::scatter() {
   if (root()) out = call_.send.part(0, call_.size * call_.send.count);
   if (!root() || !call_.in_place) in = call_.recv.whole();
   if (root() && !call_.in_place)
-    copy_own_block(in, 0, out, static_cast<uint64_t>(call_.rank) * block,
+    copy_own_block(in, 0, out, static_cast<uint64_t>(call_.rank) * block, block,
                    packed_bytes(in) == static_cast<int64_t>(block));
   if (single_copy_) return scatter_single_copy();
   const StepSegments segments{block, block_segment_bytes(call_.size - 1)};

@@ -47,12 +47,12 @@ Error Run::own_block_mismatch() {
 }
 
 void Run::repack_own_block(const p2p::Buffer& to, uint64_t to_offset, const p2p::Buffer& from,
-                           uint64_t from_offset) const {
+                           uint64_t from_offset, uint64_t n) {
   alignas(64) std::byte packed[4096];
-  for (uint64_t at = 0; at < call_.bytes; at += sizeof packed) {
-    const size_t n = std::min<uint64_t>(sizeof packed, call_.bytes - at);
-    pack(from, from_offset + at, packed, n);
-    unpack(to, to_offset + at, packed, n);
+  for (uint64_t at = 0; at < n; at += sizeof packed) {
+    const size_t part = std::min<uint64_t>(sizeof packed, n - at);
+    pack(from, from_offset + at, packed, part);
+    unpack(to, to_offset + at, packed, part);
   }
 }
 
@@ -106,8 +106,11 @@ Status Run::operator()() {
     case Collective::gather:
       gather();
       break;
-    default:
+    case Collective::scatter:
       scatter();
+      break;
+    default:
+      exchange_sized_blocks();
   }
   if (channel_.broken()) [[unlikely]]
     return channel_.failure();

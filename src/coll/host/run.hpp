@@ -30,6 +30,8 @@ inline uint64_t block_segment_bytes(int blocks) {
   return segment > 64 ? segment & ~uint64_t{63} : segment;
 }
 
+class BlockPlacement;
+
 /// One execution of a collective.
 class Run {
  public:
@@ -56,6 +58,7 @@ class Run {
   void scatter();
   void scatter_single_copy();
   void alltoall_single_copy();
+  void exchange_sized_blocks();
 
   [[nodiscard]] bool root() const { return call_.rank == call_.root; }
   /// Opens `packed`. After a recorded error the rank publishes empty data.
@@ -118,21 +121,22 @@ class Run {
     else
       datatype::unpack(*to.type, to.count, to.address, static_cast<datatype::Count>(offset), from, n);
   }
-  /// Copies this rank's own block, at these offsets in the packed data. `equal`: the sizes of both sides are.
+  /// Copies this rank's own block of `n` bytes, at these offsets in the packed data. `equal`: the sizes of
+  /// both sides are.
   void copy_own_block(const p2p::Buffer& to, uint64_t to_offset, const p2p::Buffer& from,
-                      uint64_t from_offset, bool equal) {
+                      uint64_t from_offset, uint64_t n, bool equal) {
     if (!equal) [[unlikely]]
       record_error(own_block_mismatch());
     if (!outcome_.ok()) [[unlikely]]
       return;
     if (from.type->contiguous()) [[likely]]
-      unpack(to, to_offset, static_cast<const std::byte*>(from.address) + from_offset, call_.bytes);
+      unpack(to, to_offset, static_cast<const std::byte*>(from.address) + from_offset, n);
     else
-      repack_own_block(to, to_offset, from, from_offset);
+      repack_own_block(to, to_offset, from, from_offset, n);
   }
   [[nodiscard]] static Error own_block_mismatch();
-  void repack_own_block(const p2p::Buffer& to, uint64_t to_offset, const p2p::Buffer& from,
-                        uint64_t from_offset) const;
+  static void repack_own_block(const p2p::Buffer& to, uint64_t to_offset, const p2p::Buffer& from,
+                               uint64_t from_offset, uint64_t n);
   void receive_block(int rank, Step step, const p2p::Buffer& to, uint64_t offset, size_t n);
   [[nodiscard]] static Error size_mismatch(int rank, size_t published, size_t expected);
   template <class F>
@@ -160,6 +164,15 @@ class Run {
   [[nodiscard]] static uint64_t block_index(int of, int by) {
     return static_cast<uint64_t>(of < by ? of : of - 1);
   }
+  class Messages;
+  template <class F>
+  void for_each_sent(F&& f) const;
+  template <class F>
+  void for_each_received(F&& f) const;
+  [[nodiscard]] bool receives_from_all() const;
+  BlockPlacement publish_sized_blocks(Step step);
+  void copy_own_sized_block();
+  [[nodiscard]] size_t receive_sized_blocks(Step step, Messages& messages);
   /// Combines `n` elements of the terms of all ranks in `target`; term(rank) waits for a rank's term and
   /// returns it.
   template <class Term>

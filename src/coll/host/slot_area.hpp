@@ -13,6 +13,7 @@ namespace weft::coll::host {
 using transport::shm::kCacheLine;
 
 inline constexpr uint32_t kSlots = 32, kPages = 8;
+inline constexpr int kMaxRanks = 32;  ///< of a communicator that uses slot areas
 inline constexpr size_t kSlotBytes = 48, kPageBytes = 16 * 1024;
 
 /// Data published by a rank in one step of a blocking collective. `sequence`, the step number, is stored
