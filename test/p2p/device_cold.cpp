@@ -64,7 +64,8 @@ void expect(bool holds, const char* what) {
 
 Buffer allocate(size_t bytes) { return Buffer(Buffer::Kind::device, bytes, rank % cuda().devices); }
 
-/// What comes first on both ranks. The receive: it is advertised to the sender. The send: the receiver reads.
+/// The first call of both ranks: the receive, which is advertised to the sender, or the send, whose receiver
+/// reads.
 enum class First : uint8_t { receive, send };
 
 /// Both ranks send and receive `bytes` bytes; returns the time in ns.

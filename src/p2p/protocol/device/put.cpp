@@ -289,7 +289,7 @@ static uint64_t wait_advertised(Engine& engine, const ReadyToReceive& rtr, const
 }
 
 /// Returns the time in ns that a put saves, if the receive buffer is mapped for it: little if the receiver
-/// can map the sender's memory instead. What would be staged is mapped at once.
+/// can map the sender's memory instead. Memory whose messages would be staged is mapped at once.
 static uint64_t put_gain_ns(Engine& engine, const Transfer& t, bool by_bounce) {
   if (by_bounce) return kPutBounceExtraNs;
   if (mappable(t)) return kPutGainNs;
