@@ -12,6 +12,7 @@
 #include "device/window.hpp"
 #include "rma/exchange.hpp"
 #include "rma/kernel_queue.hpp"
+#include "rma/messages.hpp"
 #include "rma/window.hpp"
 #include "stream/cancel.hpp"
 #include "transport/shm/shm.hpp"
@@ -87,9 +88,15 @@ Status Counters::allocate_on_gpu(const device::Memory& near) {
 }
 
 Status Counters::allocate_on_host() {
-  auto memory = window_.rma().allocate(with_proof(offset(notifications_)));
-  if (!memory) return std::move(memory).error();
-  host_ = *memory;
+  const uint64_t bytes = with_proof(offset(notifications_));
+  RetiredPages::Pages pages = Messages::of(window_.instance).retired().take(bytes);
+  if (pages.memory == nullptr) {
+    auto memory = window_.rma().allocate(bytes);
+    if (!memory) return std::move(memory).error();
+    pages.memory = *memory;
+  }
+  host_ = pages.memory;
+  pinned_ = std::move(pages.pinned);
   auto region = window_.rma().register_memory(host_, offset(notifications_), {});
   if (!region) return std::move(region).error();
   host_region_ = *region;
@@ -183,8 +190,10 @@ Status Counters::withdraw() {
   queue_.reset();
   if (table_.base != 0) device::free_scratch(table_);
   if (words_ != nullptr) device::free_scratch(memory_);
-  unpin_host_words();
-  if (host_ != nullptr) window_.rma().free(host_);
+  if (host_ != nullptr) {
+    const uint64_t bytes = all_detached.ok() ? with_proof(offset(notifications_)) : 0;
+    Messages::of(window_.instance).retired().give({std::exchange(host_, nullptr), bytes, std::move(pinned_)});
+  }
   return all_detached;
 }
 
@@ -272,19 +281,13 @@ Result<bool> Counters::try_take(uint32_t notification, uint64_t value) {
 
 /// Lets kernels read the words in host memory.
 Status Counters::pin_host_words() {
+  if (pinned_) return {};
   const uint64_t bytes = with_proof(offset(notifications_));
   auto* const proof = reinterpret_cast<uint32_t*>(host_ + bytes - kWord);
   auto pinned = device::register_host(host_, bytes, proof, memory_);
   if (!pinned) return std::move(pinned).error();
   pinned_ = std::move(*pinned);
   return {};
-}
-
-/// The driver may wait for kernels, which wait for another thread of this process: without the lock.
-void Counters::unpin_host_words() {
-  if (!pinned_) return;
-  device::HostRegistration ended = std::move(pinned_);
-  window_.instance.unlocked([&] { ended = {}; });
 }
 
 /// A process as kernels see it.
@@ -374,7 +377,6 @@ Result<uint64_t> Counters::table(bool in_stream) {
     Status made = make_table();
     if (!made.ok()) {
       queue_.reset();
-      unpin_host_words();
       if (table_.base != 0) device::free_scratch(std::exchange(table_, {}));
       if (status_ != nullptr) stream::forget_cancel_word(window_.instance, status_->cancelled);
       device::free_pinned(gpu_, std::exchange(status_, nullptr));

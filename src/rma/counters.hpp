@@ -91,7 +91,6 @@ class Counters {
   [[nodiscard]] Status make_table();
   [[nodiscard]] Result<device::abi::WindowPeer> describe(int rank) const;
   [[nodiscard]] Status pin_host_words();
-  void unpin_host_words();
   [[nodiscard]] Result<uint64_t> read_gpu(uint32_t notification) const;
   void cancel();
   [[nodiscard]] uint64_t offset(uint32_t notification) const;

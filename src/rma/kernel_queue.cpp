@@ -12,6 +12,7 @@
 #include "core/remote_memory.hpp"
 #include "device/remote_writes.hpp"
 #include "device/stream_words.hpp"
+#include "rma/messages.hpp"
 #include "rma/window.hpp"
 
 namespace weft::rma {
@@ -90,6 +91,7 @@ Result<std::unique_ptr<KernelQueue>> KernelQueue::create(Window& window, const d
   made->staging_ = made->payload_ + kQueueBytes;
   if (any_stages) made->stages_ = made->payload_ + kAllBytes;
   device::streams_may_wait(1);  // for this process: other threads must not wait for them under the lock
+  Messages::of(window.instance).retired().add_queue();
   window.instance.add(*made);
   return made;
 }
@@ -105,6 +107,7 @@ KernelQueue::~KernelQueue() {
   if (auto& thread = window_.instance.progress_thread; counted_ && thread) thread->remove_kernel_queue();
   window_.instance.remove(*this);
   device::streams_may_wait(-1);
+  Messages::of(window_.instance).retired().remove_queue();
   device::free_pinned(gpu_, payload_);
 }
 

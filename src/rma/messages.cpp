@@ -33,7 +33,7 @@ Messages& Messages::of(core::Instance& instance) {
   return static_cast<Messages&>(*instance.window_messages);
 }
 
-Messages::Messages(core::Instance& instance) : instance_(instance) {
+Messages::Messages(core::Instance& instance) : instance_(instance), retired_(instance) {
   (void)instance.remote_memory();
   auto& handlers = instance.handlers;
   const auto id = [](WindowHandler handler) { return static_cast<transport::am::HandlerId>(handler); };

@@ -12,6 +12,7 @@
 
 #include "core/instance.hpp"
 #include "rma/gpu_accumulate.hpp"
+#include "rma/retired_pages.hpp"
 #include "rma/window.hpp"
 #include "transport/am/handlers.hpp"
 #include "transport/rma/id_table.hpp"
@@ -160,6 +161,8 @@ class Messages final : public core::RetainedState, private core::Poller {
 
   /// Slots of windows in which other processes post operations.
   [[nodiscard]] OperationSlots& slots() { return slots_; }
+  /// Registered memory of freed windows.
+  [[nodiscard]] RetiredPages& retired() { return retired_; }
 
   void add(Window& window) { windows_[window.comm->id] = &window; }
   void remove(Window& window);
@@ -248,6 +251,7 @@ class Messages final : public core::RetainedState, private core::Poller {
   core::Instance& instance_;
   std::unordered_map<core::ContextId, Window*> windows_;
   OperationSlots slots_;
+  RetiredPages retired_;
   transport::rma::IdTable<Operation> operations_;
   std::deque<Queued> queue_;                              // messages without capacity in the transport
   std::unordered_map<core::ContextId, Updates> updates_;  // by window; none is empty

@@ -328,8 +328,9 @@ Status Window::withdraw() {
   spans_.clear();
   if (control_region_ != transport::rma::kNoId) rma().deregister(control_region_);
   allocation_ = {};
-  pinned_ = {};
-  if (segment_ != nullptr && piece_)
+  if (pinned_)
+    Messages::of(instance).retired().give({std::exchange(segment_, nullptr), 0, std::move(pinned_)});
+  else if (segment_ != nullptr && piece_)
     rma().free_piece(segment_, met.ok() || all_detached_);
   else if (segment_ != nullptr)
     rma().free(segment_);

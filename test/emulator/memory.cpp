@@ -363,6 +363,7 @@ Code cuMemHostUnregister(void* memory) {
   EMUCUDA_CONTEXT();
   const auto at = starting_at(reinterpret_cast<uintptr_t>(memory), {Kind::registered});
   if (at == world().allocations.end()) return kHostMemoryNotRegistered;
+  wait_for_kernels(context->device);
   drain_all();
   free_allocation(at);
   return kSuccess;

@@ -142,10 +142,33 @@ void host_takes() {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/// A window is freed while a kernel of this GPU waits for an answer to its request, and so for the reader.
+/// A window that MPI has allocated in memory of a kind.
+MPI_Win allocate(const char* kind) {
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "mpi_memory_alloc_kinds", kind);
+  void* memory = nullptr;
+  MPI_Win win = MPI_WIN_NULL;
+  expect_class(MPI_Win_allocate(4096, 1, info, MPI_COMM_WORLD, &memory, &win), MPI_SUCCESS, kind);
+  MPI_Info_free(&info);
+  return win;
+}
+
+/// Calls of the driver that wait for kernels, while which it may let calls of other threads wait.
+unsigned long calls_that_wait() {
+  unsigned long calls = 0;
+  for (const char* name : {"cuMemHostUnregister", "cuMemFreeHost", "cuMemFree"})
+    calls += weft::test::cuda().calls(name);
+  return calls;
+}
+
+/// Windows are freed, and made again, while a kernel of this GPU waits for an answer to its request, and so
+/// for the reader, which may need the driver.
 void free_beside_kernel() {
-  const HostWindow window;
+  HostWindow window;
   auto other = std::make_unique<HostWindow>();
+  MPI_Win pinned = allocate("cuda:host"), on_gpu = allocate("cuda:device");
+  const unsigned long before = calls_that_wait();
   std::thread kernel;
   std::unique_ptr<weft::test::FullGpu> running;
   std::unique_ptr<EmulatedHandle> handle;
@@ -162,9 +185,18 @@ void free_beside_kernel() {
       running->end();
     });
   }
-  other.reset();
+  other->free();
+  MPI_Win_free(&pinned);
+  MPI_Win_free(&on_gpu);
+  expect(calls_that_wait() == before, "nothing is freed in the driver while a kernel may wait");
   if (rank == 0) kernel.join();
   running.reset();
+  other = std::make_unique<HostWindow>();
+  const unsigned long again = calls_that_wait();
+  other->free();
+  expect(calls_that_wait() == again, "nor while there is a queue");
+  window.free();
+  expect(calls_that_wait() > again + 3, "the last queue frees all");
   MPI_Barrier(MPI_COMM_WORLD);
 }
 

@@ -6,6 +6,7 @@
 #include "base/assert.hpp"
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
+#include "device/cuda/deferred.hpp"
 #include "device/ipc.hpp"
 #include "device/pool.hpp"
 
@@ -16,6 +17,17 @@ cuda::Code free_memory(const Memory& memory) {
   return memory.kind == MemoryKind::host_pinned
              ? cuda::driver().mem_free_host(reinterpret_cast<void*>(memory.base))
              : cuda::driver().mem_free(memory.base);
+}
+
+void free_allocation(const Memory& memory) {
+  if (!alive(memory)) return;
+  const cuda::CurrentContext current(memory.context);
+  if (current.code() != cuda::kSuccess) return;
+  const cuda::RelaxedCapture relaxed;
+  const cuda::Code code = free_memory(memory);
+  if (code != cuda::kSuccess && !cuda::gone(code))
+    log::write(log::Level::warn, "%s memory was not freed (%s)", name(memory.kind),
+               cuda::describe(code).c_str());
 }
 
 }  // namespace
@@ -66,14 +78,7 @@ Result<Allocation> Allocation::create(MemoryKind kind, size_t bytes) {
 }
 
 Allocation::~Allocation() {
-  if (memory_.base == 0 || !alive(memory_)) return;
-  const cuda::CurrentContext current(memory_.context);
-  if (current.code() != cuda::kSuccess) return;
-  const cuda::RelaxedCapture relaxed;
-  const cuda::Code code = free_memory(memory_);
-  if (code != cuda::kSuccess && !cuda::gone(code))
-    log::write(log::Level::warn, "%s memory was not freed (%s)", name(memory_.kind),
-               cuda::describe(code).c_str());
+  if (memory_.base != 0) cuda::release_or_defer([memory = memory_] { free_allocation(memory); });
 }
 
 }  // namespace weft::device
