@@ -9,7 +9,8 @@
 
 #ifdef __CUDACC__
 #define WEFT_DEVICE_FUNCTION __device__ __forceinline__
-#define WEFT_DEVICE_SLOW_PATH inline __device__ __noinline__  ///< takes no registers from the paths inside a host
+#define WEFT_DEVICE_SLOW_PATH \
+  inline __device__ __noinline__  ///< takes no registers from the paths inside a host
 #else
 #include <chrono>
 #include <thread>
