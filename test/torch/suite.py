@@ -15,7 +15,7 @@ import unittest
 
 MODULE = "torch.testing._internal.distributed.distributed_test"
 OTHER_NAMES = tuple(os.environ.get("TEST_LIKE", "gloo,mpi").split(","))  # of the backends whose tests are run
-# How processes start: one that has used CUDA must not fork another one that uses it.
+# How processes start: a process that has used CUDA must not fork others that use it.
 START = "forkserver" if "nccl" in OTHER_NAMES else "fork"
 
 
