@@ -8,6 +8,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "coll/gpu/region_pool.hpp"
 #include "coll/schedule/crossovers.hpp"
 #include "coll/schedule/hints.hpp"
 #include "core/memory_registry.hpp"
@@ -309,7 +310,7 @@ bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Me
                             host::SlotChannel& channel, Plan& plan) {
   const host::Step step = channel.reserve_steps(2);
   const KernelCollective messages = messages_of(call, one_vector(call));
-  plan = direct_buffers_plan(call, largest, region.size - device::kernel::RegionLayout::kClearedBytes, limit);
+  plan = direct_buffers_plan(call, largest, region_data_bytes(), limit);
   const KernelCollective& c = plan.collective;
   std::vector<Descriptor> descriptors(c.size);
   Descriptor& own = descriptors[c.rank];
