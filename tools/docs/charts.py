@@ -168,7 +168,7 @@ def device_rows(found, wanted):
     """Returns rows of bench/peers.py whose name satisfies `wanted`."""
     rows = []
     for row in found["rows"]:
-        if not wanted(row["point"]):
+        if not wanted(row["point"]) or "Weft" not in row["figures"]:  # its run failed: the table says so
             continue
         rounds = {name: rounds_of(found["figures"], name, row["point"]) for name in row["figures"]}
         peers = [values for name, values in rounds.items() if not name.startswith("Weft") and values]

@@ -79,9 +79,15 @@ def peers(root, name):
     rows = []
     for row in found["rows"]:
         figures = [number(row["figures"].get(column)) for column in columns]
-        rows.append(["%s (%s)" % (row["point"], row["unit"]), number(row["ratio"]), *figures])
+        rows.append(["%s (%s)" % (row["point"], row["unit"]), number(row.get("ratio")), *figures])
     line = source(root, name, found, gpus_of(found) + beside_weft(found), round_counts(found))
-    return line + table(["row", "ratio", *columns], rows)
+    return line + table(["row", "ratio", *columns], rows) + failed(found)
+
+
+def failed(found):
+    """Returns a sentence that names the runs of Weft that failed, or nothing."""
+    jobs = found["failures"].get("Weft", {})
+    return "\nNo figure, since the run of Weft failed: %s.\n" % ", ".join(sorted(jobs)) if jobs else ""
 
 
 def per_task(root):
