@@ -36,6 +36,7 @@ class Memory:
         host = array.array(self.code, values)
         pointer = ctypes.c_void_p(host.buffer_info()[0])
         call("cuMemcpyHtoD_v2", ctypes.c_uint64(self.address), pointer, self.bytes)
+        call("cuStreamSynchronize", None)  # the copy from pageable memory may end after its call
 
     def write(self, value):
         self.set([value] * self.count)
