@@ -5,6 +5,7 @@
 #include "base/counters.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
+#include "device/stream_words.hpp"
 #include "p2p/engine/engine.hpp"
 #include "p2p/memory/device_copy.hpp"
 #include "p2p/protocol/device/choice.hpp"
@@ -30,9 +31,10 @@ bool may_put_bounce(uint64_t capacity) {
 
 /// Returns whether to open a bounce buffer beside a receive buffer that the sender can map. Messages of
 /// collectives map at once.
+/// Not for calls in stream order, whose late messages came without their data (test stream/order_limit).
 bool PutProtocol::offers_bounce(const Transfer& t, uint32_t source) const {
   return engine_.peers[source].unmapped && may_put_bounce(t.bytes) && !t.in_collective() &&
-         !core::MappingRule::maps_at_once();
+         !core::MappingRule::maps_at_once() && !device::for_stream();
 }
 
 void PutProtocol::advertise_bounce(const PutBounce& bounce, ReadyToReceive::BounceTarget& target) {
