@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Puts through a bounce buffer of the receiver, if neither side's memory can be mapped (pools). A copy engine
-// of the sender writes the data and then a flag. A kernel of the receiver waits for the flag and unpacks. If
-// the kernel times out, the receiver copies after the sender's completion.
+// Puts through a bounce buffer of the receiver, if neither side's memory can be mapped (pools) or is mapped
+// yet. A copy engine of the sender writes the data and then a flag. A kernel of the receiver waits for the
+// flag and unpacks. If the kernel times out, the receiver copies after the sender's completion.
 #include "base/counters.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
@@ -30,8 +30,8 @@ bool may_put_bounce(uint64_t capacity) {
 }
 
 /// Returns whether to open a bounce buffer beside a receive buffer that the sender can map. Messages of
-/// collectives map at once.
-/// Not for calls in stream order, whose late messages came without their data (test stream/order_limit).
+/// collectives map at once. Calls in stream order do not: a message that came after their time limit left the
+/// buffer as it was (test stream/order_limit).
 bool PutProtocol::offers_bounce(const Transfer& t, uint32_t source) const {
   return engine_.peers[source].unmapped && may_put_bounce(t.bytes) && !t.in_collective() &&
          !core::MappingRule::maps_at_once() && !device::for_stream();
