@@ -91,8 +91,12 @@ TEST_F(Order, AWaitHoldsTheOtherStreamsOfItsHardwareQueue) {
   for (int i = 0; i < 8; ++i) others.push_back(create());  // the last one shares the queue of `stream`
   enqueue(stream);
   await(0, 1);
-  for (size_t i = 0; i < others.size(); ++i)
+  for (size_t i = 0; i < others.size(); ++i) {
+    if (i < 7)  // the stream keeps its queue until the last one has got one
+      ASSERT_EQ(call("cuStreamWaitValue32_v2", others[i], address_of(&words[2]), 1U, 0U), 0);
     ASSERT_EQ(call("cuStreamWriteValue32_v2", others[i], address_of(&words[10 + i]), 1U, 0U), 0);
+  }
+  set(2, 1);
   for (size_t i = 0; i < 7; ++i) await(10 + i, 1);
   EXPECT_TRUE(busy(others[7]));
   Stream urgent = nullptr;  // another priority has queues of its own
