@@ -38,6 +38,8 @@ class BufferPool {
     return message;
   }
   void release(MessageBuffer* message) { free_.push_back(message); }
+  /// Raises the limit: so many buffers in use may never be released.
+  void replace(size_t buffers) { max_buffers_ += buffers; }
   [[nodiscard]] size_t bytes() const { return bytes_; }
   [[nodiscard]] size_t in_use() const { return allocated_ - free_.size(); }
   /// Call before the endpoint is closed; the memory is freed with this object.
@@ -60,7 +62,8 @@ class BufferPool {
 
   Endpoint& endpoint_;
   const Operation::Kind kind_;
-  const size_t bytes_, max_buffers_;
+  const size_t bytes_;
+  size_t max_buffers_;
   size_t allocated_ = 0;
   std::vector<std::unique_ptr<Slab>> slabs_;
   std::vector<MessageBuffer*> free_;  // LIFO: the most recently used buffer is in the cache

@@ -19,7 +19,8 @@ config::Size message_bytes{
     "Largest message sent through libfabric in bytes; larger data is transferred by RMA reads."};
 config::Size receives{"net.ofi_posted_receives", 64, 4, 4096,
                       "Number of receive buffers posted to libfabric. Larger values absorb longer bursts."};
-config::Size sends{"net.ofi_max_sends", 128, 8, 4096, "Largest number of outstanding sends."};
+config::Size sends{"net.ofi_max_sends", 128, 8, 4096,
+                   "Largest number of outstanding sends, a quarter of them to one process."};
 counters::Counter send_retries("net.ofi_send_retries", counters::Unit::events,
                                "Attempts to send that libfabric's full queue has refused");
 
@@ -31,7 +32,7 @@ constexpr uint64_t kAnyTag = (uint64_t{1} << 48) - 1;
 constexpr uint64_t kHeldReadsTimeoutNs = 2'000'000'000;
 constexpr size_t kCompletionsPerRead = 16;
 constexpr size_t kMaxHeartbeats = 128;
-constexpr size_t kMaxPeerShare = 4;  // one peer may hold at most 1/kMaxPeerShare of all send buffers
+constexpr size_t kMaxPeerShare = 4;  // one peer may hold at most 1/kMaxPeerShare of the send buffers
 constexpr uint32_t kIdleAdapterInterval = 16;  // calls of progress(); unused adapters have only heartbeats
 
 size_t rounded(size_t bytes) { return (bytes + 63) & ~size_t{63}; }
@@ -110,7 +111,8 @@ std::string Ofi::description() const {
 std::byte* Ofi::reserve(Peer peer, size_t size) {
   if (size + kPrefix > sends_.bytes()) return nullptr;
   Connection& to = connection(peer);
-  if (to.unsent.size() >= sends / kMaxPeerShare) return nullptr;
+  const bool lost = to.state == Connection::State::lost;  // commit() drops the message
+  if (!lost && to.outstanding + to.unsent.size() >= sends / kMaxPeerShare) return nullptr;
   if (reserved_ == nullptr) reserved_ = sends_.acquire();
   return reserved_ != nullptr ? reserved_->data + kPrefix : nullptr;
 }
@@ -375,6 +377,7 @@ void Ofi::mark_lost(Connection& of, Error why, FoundBy found_by) {
   if (of.state == Connection::State::lost) return;
   of.state = Connection::State::lost;
   outstanding_to_lost_ += of.outstanding;
+  sends_.replace(of.outstanding);  // a rendezvous of libfabric with a dead process never ends
   // Its last writes may still be on their way: libfabric rejects them if there is no registration.
   writable_registrations_.keep_none();
   for (MessageBuffer* message : std::exchange(of.unsent, {})) sends_.release(message);
