@@ -226,7 +226,7 @@ Status Order::run_and_wait(core::Communicator& comm, const char* name, std::uniq
 }
 
 void Order::wait_for_calls(core::Instance& instance) {
-  core::wait_until(instance, [&] { return pending_ == 0; });
+  core::wait_until(instance, [&] { return pending_ == 0 && overdue_ == 0; });  // T10
 }
 
 Status Order::take_error() {

@@ -123,7 +123,8 @@ class Order final : public core::OrderState, public Outcomes, public std::enable
   /// must wait, for the slow path. Error during a capture.
   [[nodiscard]] Status run_and_wait(core::Communicator& comm, const char* name, std::unique_ptr<Call> call,
                                     const device::Capture& capture, const char* reason);
-  /// Waits until the calls that have been enqueued have run; the stream may have other work.
+  /// Waits until the calls that have been enqueued, and captured ones that are overdue, have run; the stream
+  /// may have other work.
   void wait_for_calls(core::Instance& instance);
   /// Whether a call has failed since the last take_error().
   [[nodiscard]] bool failed() const { return !first_error_.ok(); }
@@ -150,7 +151,8 @@ class Order final : public core::OrderState, public Outcomes, public std::enable
   Engine& engine_;
   OrderedStream* stream_ = nullptr;
   Functions functions_ = Functions::all;
-  uint64_t pending_ = 0, overdue_ = 0;  // calls
+  uint64_t pending_ = 0;  // calls, not counting captured ones
+  uint64_t overdue_ = 0;  // calls, also captured ones
   // Once a call has been skipped, so are all that are enqueued until the program has the error.
   bool skipping_ = false;
   uint64_t enqueued_ = 0, skipped_through_ = 0;  // numbers of calls

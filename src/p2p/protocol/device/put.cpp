@@ -72,8 +72,7 @@ PutMisses& misses_of(Peer& peer, uint64_t bytes) { return peer.put_misses[by_cop
 /// has mapped the memory of the send, which it reads by one copy.
 bool uses_put_bounce(Engine& engine, const Transfer& t) {
   return t.contiguous && t.memory.on_device() && may_put_bounce(t.bytes) &&
-         (!mappable(t) || (!device::for_stream() &&
-                           !engine.instance.memory->mapping_bought({t.peer, true, t.memory.buffer_id})));
+         (!mappable(t) || !engine.instance.memory->mapping_bought({t.peer, true, t.memory.buffer_id}));
 }
 
 /// Returns how long a send spins for an RTR, in ns. A bounce buffer takes two cache lines, and cuMemMap

@@ -30,11 +30,10 @@ bool may_put_bounce(uint64_t capacity) {
 }
 
 /// Returns whether to open a bounce buffer beside a receive buffer that the sender can map. Messages of
-/// collectives map at once. Calls in stream order do not: a message that came after their time limit left the
-/// buffer as it was (test stream/order_limit).
+/// collectives map at once.
 bool PutProtocol::offers_bounce(const Transfer& t, uint32_t source) const {
   return engine_.peers[source].unmapped && may_put_bounce(t.bytes) && !t.in_collective() &&
-         !core::MappingRule::maps_at_once() && !device::for_stream();
+         !core::MappingRule::maps_at_once();
 }
 
 void PutProtocol::advertise_bounce(const PutBounce& bounce, ReadyToReceive::BounceTarget& target) {
