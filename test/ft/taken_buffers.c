@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The last rank neither receives nor answers, then it is killed: messages on their way to it, which the network
-// may never release, keep no other messages of their sender from being sent. Started with
+// The last rank neither receives nor answers, then it is killed: messages on their way to it, which the
+// network may never release, keep no other messages of their sender from being sent. Started with
 // --continue-on-failure, each rank on a host of its own.
 #include <mpi-ext.h>
 #include <mpi.h>
@@ -19,7 +19,8 @@ static int exchange(int rank) {
   for (int bytes = 0; bytes <= kBytes; bytes += kBytes / 4) {
     MPI_Status status;
     memset(message, rank + 1, kBytes);
-    int code = MPI_Sendrecv_replace(message, bytes, MPI_BYTE, 1 - rank, 1, 1 - rank, 1, MPI_COMM_WORLD, &status);
+    int code =
+        MPI_Sendrecv_replace(message, bytes, MPI_BYTE, 1 - rank, 1, 1 - rank, 1, MPI_COMM_WORLD, &status);
     if (code != MPI_SUCCESS || (bytes != 0 && message[bytes - 1] != 2 - rank)) return 0;
   }
   return 1;
