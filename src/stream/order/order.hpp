@@ -123,7 +123,7 @@ class Order final : public core::OrderState, public Outcomes, public std::enable
   /// must wait, for the slow path. Error during a capture.
   [[nodiscard]] Status run_and_wait(core::Communicator& comm, const char* name, std::unique_ptr<Call> call,
                                     const device::Capture& capture, const char* reason);
-  /// Waits until the calls that have been enqueued, and captured ones that are overdue, have run; the stream
+  /// Waits until the calls that have been enqueued, and captured calls that are overdue, have run; the stream
   /// may have other work.
   void wait_for_calls(core::Instance& instance);
   /// Whether a call has failed since the last take_error().
