@@ -10,8 +10,8 @@
 #include "coll/construct/connect.hpp"
 #include "coll/dispatch/path.hpp"
 #include "core/instance.hpp"
-#include "io/file/order.hpp"
 #include "p2p/p2p.hpp"
+#include "stream/order/followers.hpp"
 #include "stream/order/order.hpp"
 #include "stream/queue.hpp"
 
@@ -45,7 +45,7 @@ Status close_handle(core::Communicator& comm, MPI_Comm* handle) {
   WEFT_TRY(comm.attributes.clear(comm.instance, reinterpret_cast<void*>(comm.handle)));
   WEFT_TRY(stream::detach(comm));
   p2p::forget_buffer(comm.instance, &comm);
-  io::keep_orders(comm);
+  stream::order::keep_orders(comm);
   forget_parent(comm);
   comm.has_handle = false;
   *handle = MPI_COMM_NULL;

@@ -57,18 +57,23 @@ Result<core::Request*> nonnull_request(MPI_Request handle, Status (*enqueued)(co
   return request;
 }
 
-Status start(core::Request& request) {
+Status start(core::Request& request, const char* name) {
   if (!request.persistent)
     return Error(Errc::request, "request is not persistent: pass one from a *_init call");
   if (request.active)
     return Error(Errc::request, "request is already active: complete it before starting it again");
+  // One that was made while the communicator had no stream: the host starts and completes it.
+  const bool partitioned = request.kind == core::Request::Kind::partitioned;
+  if (!partitioned && !ordered::in_stream(request) && request.comm != nullptr &&
+      ordered::in_order(*request.comm))
+    WEFT_TRY(ordered::settle(*request.comm, name));
   return request.start();
 }
 
-Status start(MPI_Request handle) {
+Status start(MPI_Request handle, const char* name) {
   auto request = nonnull_request(handle, reject_enqueued);
   if (!request) return std::move(request).error();
-  return with_error_communicator((*request)->comm, start(**request));
+  return with_error_communicator((*request)->comm, start(**request, name));
 }
 
 }  // namespace
@@ -148,11 +153,11 @@ Status Cancel(MPI_Request* handle) {
   return (*request)->cancel();
 }
 
-Status Start(MPI_Request* handle) { return start(*handle); }
+Status Start(MPI_Request* handle) { return start(*handle, "MPI_Start"); }
 
 Status Startall(int count, MPI_Request* handles) {
   const p2p::BatchScope together(*g_instance);
-  for (int i = 0; i < count; ++i) WEFT_TRY(start(handles[i]));
+  for (int i = 0; i < count; ++i) WEFT_TRY(start(handles[i], "MPI_Startall"));
   return {};
 }
 

@@ -19,7 +19,6 @@
 #include "api/ordered.hpp"
 #include "coll/construct/communicators.hpp"
 #include "device/memory.hpp"
-#include "io/file/order.hpp"
 #include "stream/multiplex.hpp"
 #include "stream/ordered.hpp"
 #include "stream/queue.hpp"
@@ -374,9 +373,7 @@ WEFT_EXPORT int PMPIX_Comm_set_stream(MPI_Comm comm, MPIX_Stream stream) {
     entry.set_error_owner(*object);
     Stream* found = stream == MPIX_STREAM_NULL ? nullptr : to_stream(stream);
     if (stream != MPIX_STREAM_NULL && found == nullptr) return entry.fail(bad_stream("stream"));
-    weft::Status set = weft::stream::set_stream(*object, found);
-    weft::io::renew_orders(*object);
-    return entry.finish(std::move(set));
+    return entry.finish(weft::stream::set_stream(*object, found));
   });
 }
 WEFT_ALIAS(MPIX_Comm_set_stream, (MPI_Comm comm, MPIX_Stream stream));

@@ -279,7 +279,9 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
   if (window == nullptr) return Error(Errc::no_mem, "too many windows: free some");
   const core::Ref<Window> guard(window);
   window->stream = core::Ref<stream::Stream>::share(stream::stream_of(comm));
-  window->comm->order = comm.order;
+  auto following = stream::order::follow_order(*window->comm, comm);
+  if (!following) return std::move(following).error();
+  window->following = std::move(*following);
   window->flavor = options.flavor;
   window->disp_unit = options.disp_unit;
   window->bytes = static_cast<int64_t>(options.size);

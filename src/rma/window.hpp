@@ -27,6 +27,7 @@
 #include "rma/error.hpp"
 #include "rma/gpu_accumulate.hpp"
 #include "rma/peer.hpp"
+#include "stream/order/followers.hpp"
 #include "stream/stream.hpp"
 #include "transport/rma/rma.hpp"
 
@@ -235,6 +236,7 @@ class Window final : public core::Counted {
   std::string name;
   std::string kind;  ///< of the memory that MPI allocated; empty: the program did not ask for a kind
   core::Ref<stream::Stream> stream;    ///< of the communicator that the window was created on
+  stream::order::Following following;  ///< of that communicator
   std::unique_ptr<Counters> counters;  ///< null: none
   // Storage of the values that MPI_Win_get_attr returns.
   int disp_unit_attribute = 1, flavor_attribute = 0, model_attribute = 321;  // MPI_WIN_UNIFIED

@@ -10,6 +10,7 @@
 #include "coll/bootstrap/group.hpp"
 #include "device/stream_words.hpp"
 #include "stream/multiplex.hpp"
+#include "stream/order/followers.hpp"
 #include "stream/ordered.hpp"
 #include "stream/queue.hpp"
 #include "stream/streams.hpp"
@@ -105,6 +106,7 @@ Status set_stream(core::Communicator& comm, Stream* stream, Order::Functions fun
   if (comm.order == nullptr) {
     if (ordered == nullptr) return {};
     comm.order = std::make_shared<Order>(engine_of(comm.instance));
+    order::renew_orders(comm);
   }
   Order& order = *Order::of(comm);
   if (order.kernels != nullptr) {  // without a stream, that of the communicator's creation

@@ -20,6 +20,7 @@
 #include "io/view/view.hpp"
 #include "p2p/p2p.hpp"
 #include "rma/window.hpp"
+#include "stream/order/followers.hpp"
 
 namespace weft::io {
 
@@ -124,8 +125,9 @@ class File final : public core::Counted {
                                             int64_t& first);
 
   Accesses accesses_;
-  int64_t position_ = 0;           ///< individual file pointer, in etypes
-  int64_t local_shared_ = 0;       ///< shared file pointer of a file of one process
+  int64_t position_ = 0;      ///< individual file pointer, in etypes
+  int64_t local_shared_ = 0;  ///< shared file pointer of a file of one process
+  stream::order::Following following_;
   rma::Window* shared_ = nullptr;  ///< with the shared file pointer at rank 0; null: one process
   Operation::Queue queue_;         ///< collective accesses
   Operation* split_ = nullptr;     ///< of the split collective call that has begun

@@ -14,7 +14,6 @@
 #include "io/backend/file_system.hpp"
 #include "io/file/agreement.hpp"
 #include "io/file/file.hpp"
-#include "io/file/order.hpp"
 
 namespace weft::io {
 namespace {
@@ -185,7 +184,9 @@ Result<File*> File::open(core::Communicator& comm, const std::string& name, int 
   file->target = std::move(target);
   file->shared_ = window;
   file->choose_aggregators();
-  Status prepared = join_order(*file->comm, comm);
+  auto following = stream::order::follow_order(*file->comm, comm);
+  if (following) file->following_ = std::move(*following);
+  Status prepared = following ? Status() : std::move(following).error();
   if (prepared.ok() && window != nullptr) prepared = window->lock_all(1024);  // MPI_MODE_NOCHECK
   if (prepared.ok()) prepared = file->set_hints(info);
   if (stripes.count > 0) {  // what the file has, whatever the hints ask for
@@ -214,7 +215,7 @@ Status File::close(File* file) {
     });
     return idle;
   });
-  leave_order(*file->comm);
+  file->following_.reset();
   const std::string path = file->target->descriptor.path();
   file->target->mapping_cache.clear();
   if (Status closed = file->target->descriptor.close(); outcome.ok()) outcome = std::move(closed);
