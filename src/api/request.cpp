@@ -62,7 +62,7 @@ Status start(core::Request& request, const char* name) {
     return Error(Errc::request, "request is not persistent: pass one from a *_init call");
   if (request.active)
     return Error(Errc::request, "request is already active: complete it before starting it again");
-  // One that was made while the communicator had no stream: the host starts and completes it.
+  // The host starts and completes a request that was made while the communicator had no stream.
   const bool partitioned = request.kind == core::Request::Kind::partitioned;
   if (!partitioned && !ordered::in_stream(request) && request.comm != nullptr &&
       ordered::in_order(*request.comm))
