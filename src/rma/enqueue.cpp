@@ -2,6 +2,7 @@
 // One-sided operations in the GPU stream of a window, and notifications. An operation in a stream is a copy
 // or a kernel: operations of one stream on one target complete in order, so that a flush has nothing to
 // enqueue.
+#include <algorithm>
 #include <string>
 
 #include "base/clock.hpp"
@@ -36,7 +37,13 @@ device::Memory Window::gpu_memory() const {
   if (stream && stream->gpu) return stream->gpu->near();
   for (const auto& [address, memory] : own_)
     if (memory.memory.on_device()) return memory.memory;
-  return {};
+  // Kernels of a process without memory access that of the others.
+  const auto on_device = [](const Peer& peer) { return peer.on_device; };
+  if (bytes != 0 || std::none_of(peers.begin(), peers.end(), on_device)) return {};
+  auto current = device::current_context();
+  if (!current) return {};
+  current->kind = device::MemoryKind::cuda_device;
+  return *current;
 }
 
 Result<const device::UserStream*> Window::user_stream() const {

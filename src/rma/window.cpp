@@ -227,13 +227,16 @@ Status Window::confirm(Status attached) {
 }
 
 Status Window::attach_peers(const std::vector<Record>& records) {
-  const device::Memory near = own_.empty() ? device::Memory{} : own_.begin()->second.memory;
+  for (size_t i = 0; i < peers.size(); ++i) {
+    peers[i].size = records[i].size;
+    peers[i].disp_unit = records[i].disp_unit;
+    peers[i].on_device = records[i].has_memory != 0 && records[i].memory.on_device != 0;
+  }
+  const device::Memory near = own_.empty() ? gpu_memory() : own_.begin()->second.memory;
   Target* shared = nullptr;
   for (size_t i = 0; i < peers.size(); ++i) {
     const Record& record = records[i];
     Peer& peer = peers[i];
-    peer.size = record.size;
-    peer.disp_unit = record.disp_unit;
     if (peer.process == instance.self) {
       peer.control = control;
     } else if (instance.same_host(peer.process)) {
@@ -247,7 +250,6 @@ Status Window::attach_peers(const std::vector<Record>& records) {
       auto target = rma().attach(peer.process, record.memory, near);
       if (!target) return std::move(target).error();
       peer.memory = target->get();
-      peer.on_device = record.memory.on_device != 0;
       peer.gpu_atomics = record.gpu_atomics != 0;
       targets_.push_back(std::move(*target));
     }

@@ -18,9 +18,12 @@ inline constexpr size_t kWords = 2 * programs::kHalf;
 inline constexpr size_t kBytes = kWords * sizeof(int64_t);
 
 struct HostWindow {
-  explicit HostWindow(int notifications = 4) : memory(Kind::device, kBytes, device) {
+  /// `has_memory`: whether this rank has memory in the window.
+  explicit HostWindow(int notifications = 4, bool has_memory = true) : memory(Kind::device, kBytes, device) {
     memory.write(std::vector<char>(kBytes));
-    MPI_Win_create(memory.data(), kBytes, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    driver();  // a rank without memory uses its current context
+    MPI_Win_create(has_memory ? memory.data() : nullptr, has_memory ? kBytes : 0, sizeof(int64_t),
+                   MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
     expect_class(MPIX_Win_create_notify(win, notifications), MPI_SUCCESS, "create_notify");
     expect_class(MPIX_Win_device_handle(win, &handle), MPI_SUCCESS, "device_handle");

@@ -220,6 +220,29 @@ void counters_again() {
   });
 }
 
+/// Rank 0 alone has memory: the others put into it, and it notifies them.
+void one_memory() {
+  const HostWindow window(4, rank == 0);
+  window.run(1, [&](KernelWindow in_kernel, int) {
+    const int64_t value = rank + 100;
+    const auto others = static_cast<uint64_t>(ranks - 1);
+    if (rank == 0) {
+      if (others != 0) expect(in_kernel.wait_notify(Thread(), 1, others) == Error::none, "all have put");
+      for (int to = 1; to < ranks; ++to)
+        expect(in_kernel.notify(Thread(), to, 2) == Error::none, "notify a rank without memory");
+    } else {
+      const auto at = static_cast<uint64_t>(rank);
+      expect(in_kernel.put_notify(Thread(), 0, at, &value, sizeof value, 1) == Error::none, "put_notify");
+      expect(in_kernel.wait_notify(Thread(), 2) == Error::none, "notified");
+      expect(in_kernel.put(Thread(), rank, 0, &value, sizeof value) == Error::range,
+             "a put into a rank without memory");
+    }
+  });
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (int from = 1; rank == 0 && from < ranks; ++from)
+    expect(window.words()[from] == from + 100, "a put of a rank without memory");
+}
+
 void refusals() {
   const HostWindow window;
   const int other = right();
@@ -273,6 +296,7 @@ int main(int argc, char** argv) {
   with_the_host();
   tests_in_turn();
   counters_again();
+  one_memory();
   refusals();
   return weft::test::finish(failures);
 }
