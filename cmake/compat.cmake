@@ -98,3 +98,11 @@ endfunction()
 add_further_name(mpich mpichfort 12)
 add_further_name(openmpi mpi_usempi_ignore_tkr 40)
 add_further_name(openmpi mpi_usempif08 40)
+
+# Names of MPICH's library of C++ bindings, for programs and modules that are linked with it and do not use it: empty
+# libraries in folders that mpiexec names where MPICH's own is not installed (src/mpiexec/cxx_bindings.hpp).
+foreach(name mpicxx mpichcxx)
+  add_library(compat_name_${name} SHARED ${CMAKE_BINARY_DIR}/compat/empty.c)
+  set_target_properties(compat_name_${name} PROPERTIES OUTPUT_NAME ${name} SOVERSION 12
+                        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/compat)
+endforeach()

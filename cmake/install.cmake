@@ -34,6 +34,9 @@ install(FILES ${WEFT_GENERATED_DIR}/fortran/mpi.F90 ${WEFT_GENERATED_DIR}/fortra
 install(TARGETS compat_mpich compat_openmpi compat_name_mpi compat_name_mpich compat_fortran_mpich compat_fortran_openmpi
                 compat_name_mpichfort compat_name_mpi_usempi_ignore_tkr compat_name_mpi_usempif08
         LIBRARY DESTINATION ${root}lib/compat NAMELINK_SKIP)
+foreach(name mpicxx mpichcxx)
+  install(TARGETS compat_name_${name} LIBRARY DESTINATION ${root}lib/compat/cxx/lib${name}.so.12 NAMELINK_SKIP)
+endforeach()
 install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/ompi_info.sh DESTINATION ${root}lib/compat/bin RENAME ompi_info)
 install(DIRECTORY ${WEFT_GENERATED_DIR}/include/ ${CMAKE_SOURCE_DIR}/include/ DESTINATION ${root}include
         FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")

@@ -17,6 +17,7 @@
 
 #include "launch/environment.hpp"
 #include "launch/pmi/address.hpp"
+#include "mpiexec/cxx_bindings.hpp"
 #include "mpiexec/elf.hpp"
 #include "mpiexec/other_mpi.hpp"
 #include "mpiexec/own_fortran.hpp"
@@ -64,9 +65,11 @@ void prepend_library_path(Variables& variables, const Program& program, const st
   if (directory.empty()) return;
   const std::string path = locate_program(program, variables);
   const std::string own_fortran = own_fortran_library(path, variables["LD_LIBRARY_PATH"], directory);
+  const std::string empty_cxx = empty_cxx_bindings(path, variables["LD_LIBRARY_PATH"], directory);
   const std::string compat = directory + "/compat";
   if (::access(compat.c_str(), R_OK) == 0) prepend_path(variables, "LD_LIBRARY_PATH", compat);
   prepend_path(variables, "LD_LIBRARY_PATH", directory);
+  if (!empty_cxx.empty()) variables["LD_LIBRARY_PATH"] += ":" + empty_cxx;
   // mpi4py's binary packages search lib/ of Python's environment first, where another MPI may be.
   const std::string for_mpi4py = compat + "/libmpi.so.12";
   if (!variables.contains("MPI4PY_MPIABI") && !variables.contains("MPI4PY_LIBMPI") &&

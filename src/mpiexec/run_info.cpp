@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "launch/cpus.hpp"
+#include "mpiexec/cxx_bindings.hpp"
 #include "mpiexec/elf.hpp"
 #include "mpiexec/other_mpi.hpp"
 #include "mpiexec/own_fortran.hpp"
@@ -53,6 +54,19 @@ const char* interface_of(const std::string& library) {
 std::set<std::string> exported_by(const std::string& library) {
   const std::vector<std::string> names = read_symbols(library).exported;
   return {names.begin(), names.end()};
+}
+
+/// Describes the library of MPICH's C++ bindings that `program` gets, if it is linked with one.
+void describe_cxx_bindings(RunInfo& info, const std::string& program, const std::string& search,
+                           const std::string& library_directory) {
+  for (const std::string& library : read_dynamic(program).needed) {
+    if (!is_cxx_bindings(library)) continue;
+    const bool empty =
+        empty_cxx_bindings(program, search, library_directory).find("/" + library) != std::string::npos;
+    info.text += "linked with " + library + " (MPICH's C++ bindings)\n" +
+                 (empty ? "mpiexec gives it an empty library of this name, as it finds none\n"
+                        : "it gets MPICH's own, on top of Weft\n");
+  }
 }
 
 /// Describes the symbols of MPI that `program` imports and `library` lacks.
@@ -114,6 +128,7 @@ Result<RunInfo> run_info(const std::string& path, const std::string& library_dir
       compare_symbols(info, program,
                       interface == library ? given : library_directory + "/compat/" + interface);
   }
+  describe_cxx_bindings(info, program, search != nullptr ? search : "", library_directory);
   if (!found)
     info.text +=
         "not linked with MPI; what it loads finds libmpi_abi.so.1, libmpi.so.12, libmpi.so.40 and libmpi.so "
