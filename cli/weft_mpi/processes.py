@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import sys
 import threading
 import uuid
 
@@ -15,6 +16,10 @@ from weft_mpi import mpi
 
 STATE_KEY, NAME_KEY, PLACE_KEY, VALUE_KEY = "weft/state", "weft/name", "weft/place", "weft/value"
 NEW = b"new"
+UNDESTROYED = (
+    "weft: this process ends without torch.distributed.destroy_process_group(): the launcher takes it for failed, and may end "
+    "the processes that still run. Call that function at the end of the program\n"
+)
 
 
 def root_of(store):
@@ -169,8 +174,12 @@ class Job:
     def close(self) -> None:
         """Leaves MPI at exit. A process that has not destroyed its process groups counts as failed for the others, so that
         they do not wait for it."""
-        if self.communicators == 0 and not self.inherited:
+        if self.inherited:
+            return
+        if self.communicators == 0:
             self.library.Session_finalize(ctypes.byref(self.session))
+        elif self.started_by_launcher and getattr(sys, "last_value", None) is None:  # no exception ends the program
+            sys.stderr.write(UNDESTROYED)
 
     def on_one_host(self) -> bool:
         """Returns whether all processes of the job share a host."""

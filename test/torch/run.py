@@ -210,6 +210,14 @@ class Torch(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             command = ["mpiexec", "-n", "2", "python", os.path.join(HERE, "process_group.py"), "again"]
             self.run_in(*command, TEST_FOLDER=folder)
+        # Without destroy_process_group mpiexec ends the job; the program says why.
+        code = "import torch.distributed as dist; dist.init_process_group('weft'); dist.barrier()"
+        printed = self.run_in("mpiexec", "-n", "2", "python", "-c", code, status=1)
+        self.assertIn("this process ends without torch.distributed.destroy_process_group()", printed)
+        printed = self.run_in("mpiexec", "-n", "2", "python", "-c", code + "; dist.destroy_process_group()")
+        self.assertNotIn("weft:", printed)
+        printed = self.run_in("mpiexec", "-n", "2", "python", "-c", code + "; raise ValueError", status=1)
+        self.assertNotIn("destroy_process_group", printed)
 
     def test_training(self):
         ways = ("data_parallel", "fully_sharded", "tensor_parallel", "pipeline")
