@@ -20,12 +20,14 @@ inline constexpr Form kForms[] = {Form::blocking, Form::nonblocking, Form::persi
 
 /// Description of the current case for failure messages; set before each call.
 inline char situation[256] = "";
+/// Seed and step of a random program, for the same messages.
+inline char step[96] = "";
 inline long checks = 0;
 
 [[noreturn]] inline void fail(const char* what, long a = 0, long b = 0) {
   int rank = -1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  std::fprintf(stderr, "rank %d: %s: %s (%ld, %ld)\n", rank, situation, what, a, b);
+  std::fprintf(stderr, "rank %d: %s%s: %s (%ld, %ld)\n", rank, step, situation, what, a, b);
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::abort();
 }
@@ -86,7 +88,7 @@ inline void close() {
 template <class Load, class Check, class Blocking, class Nonblocking, class Persistent, class... A>
 void run(Form form, Load&& load, Check&& check, Blocking blocking, Nonblocking nonblocking,
          Persistent persistent, A... arguments) {
-  const FieldCopies copies;
+  FieldCopies copies;
   const auto fill = [&] {
     load();
     copies.upload();

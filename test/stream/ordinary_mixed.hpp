@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/completion.hpp"
 #include "stream/order_comm.hpp"
 
 namespace weft::test::enqueued {
@@ -148,76 +149,41 @@ class MixedRequests {
     const size_t n = 1 + below(static_cast<unsigned>(open_.size()));
     std::vector<MPI_Request> list;
     for (size_t i = 0; i < n; ++i) list.push_back(open_[i]->request);
-    std::vector<MPI_Status> statuses(n);
-    std::vector<int> indices(n);
-    const int length = static_cast<int>(n);
-    int flag = 0, count = 0, code = MPI_SUCCESS;
+    int flag = 0, code = MPI_SUCCESS;
+    MPI_Status status;
     const unsigned form = below(kForms);
     std::vector<std::pair<size_t, const MPI_Status*>> ended;  // null: without a status
-    const auto all_ended = [&](bool with_statuses) {
-      for (size_t i = 0; i < n; ++i) ended.emplace_back(i, with_statuses ? &statuses[i] : nullptr);
-    };
-    const auto some_ended = [&] {
-      for (int i = 0; i < count; ++i) ended.emplace_back(static_cast<size_t>(indices[i]), &statuses[i]);
-    };
+    std::vector<randomized::Completed> completed;
     switch (form) {
-      case 0:
+      case 8:
         code = MPI_Wait(&list[0], MPI_STATUS_IGNORE);
         ended.emplace_back(0, nullptr);
         break;
-      case 1:
-        code = MPI_Wait(&list[0], &statuses[0]);
-        ended.emplace_back(0, &statuses[0]);
-        break;
-      case 2:
-        code = MPI_Test(&list[0], &flag, &statuses[0]);
-        if (flag != 0) ended.emplace_back(0, &statuses[0]);
-        break;
-      case 3:
-        code = MPI_Waitany(length, list.data(), indices.data(), &statuses[0]);
-        ended.emplace_back(static_cast<size_t>(indices[0]), &statuses[0]);
-        break;
-      case 4:
-        code = MPI_Testany(length, list.data(), indices.data(), &flag, &statuses[0]);
-        if (flag != 0) ended.emplace_back(static_cast<size_t>(indices[0]), &statuses[0]);
-        break;
-      case 5:
-        code = MPI_Waitsome(length, list.data(), &count, indices.data(), statuses.data());
-        some_ended();
-        break;
-      case 6:
-        code = MPI_Testsome(length, list.data(), &count, indices.data(), statuses.data());
-        some_ended();
-        break;
-      case 7:
-        code = MPI_Testall(length, list.data(), &flag, statuses.data());
-        if (flag != 0) all_ended(true);
-        break;
-      case 8:
-        code = MPI_Waitall(length, list.data(), MPI_STATUSES_IGNORE);
-        all_ended(false);
-        break;
       case 9:
-        code = MPI_Waitall(length, list.data(), statuses.data());
-        all_ended(true);
+        code = MPI_Waitall(static_cast<int>(n), list.data(), MPI_STATUSES_IGNORE);
+        for (size_t i = 0; i < n; ++i) ended.emplace_back(i, nullptr);
         break;
       case 10:
-        code = MPI_Request_get_status(list[0], &flag, &statuses[0]);
-        if (flag != 0) check_status(*open_[0], statuses[0]);
+        code = MPI_Request_get_status(list[0], &flag, &status);
+        if (flag != 0) check_status(*open_[0], status);
         break;
-      default:
+      case 11:
         if (open_[0]->receives || open_[0]->persistent) return;
         code = MPI_Request_free(&list[0]);
         ended.emplace_back(0, nullptr);
+        break;
+      default:
+        code = randomized::complete(list, static_cast<randomized::Completion>(form), completed);
+        for (const auto& [i, status_of] : completed) ended.emplace_back(i, &status_of);
     }
     expect_class(code, MPI_SUCCESS, "form " + std::to_string(form) + " with " + open_[0]->name);
-    for (const auto& [i, status] : ended) {
+    for (const auto& [i, status_of] : ended) {
       Message& m = *open_[i];
-      if (status != nullptr) check_status(m, *status);
+      if (status_of != nullptr) check_status(m, *status_of);
       expect((list[i] == MPI_REQUEST_NULL) != m.persistent, "the handle of a " + m.name);
     }
     for (size_t i = 0; i < n; ++i) open_[i]->request = list[i];
-    for (const auto& [i, status] : ended) {
+    for (const auto& [i, status_of] : ended) {
       const Message* const done = open_[i];
       ended_.push_back(done);
     }

@@ -3,6 +3,7 @@
 #include "coll/random/job.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 
 #include "coll/expect.hpp"
@@ -11,7 +12,6 @@ namespace randomized {
 
 using expect::success;
 using reference::Field;
-using reference::input;
 using reference::Layout;
 
 void Side::lay_out(Layout with, std::vector<Block> of, bool scattered) {
@@ -42,24 +42,34 @@ void Side::fill(Field& into, size_t i) const {
   const Block& block = blocks[i];
   if (block.owner == kNobody) return;
   reference::fill(into, displacements[i], counts[i],
-                  [&](int64_t k) { return input(block.owner, block.number, k); });
+                  [&](int64_t k) { return word(block.owner, block.number, k); });
+}
+
+uint32_t Side::word(int owner, int number, int64_t k) const {
+  const uint32_t value = reference::input(owner, number, k) + salt;
+  if (!as_float) return value;
+  constexpr uint32_t kMost = 1 << 18;  // sums of 64 terms are exact
+  return std::bit_cast<uint32_t>(static_cast<float>(value % kMost));
 }
 
 void Side::fill(Field& into) const {
   for (size_t i = 0; i < blocks.size(); ++i) fill(into, i);
 }
 
-MPI_Datatype Side::type() const { return significant ? expect::type_of(layout) : MPI_DATATYPE_NULL; }
+MPI_Datatype Side::type() const {
+  if (!significant) return MPI_DATATYPE_NULL;
+  return as_float ? MPI_FLOAT : expect::type_of(layout);
+}
 
-Job::Job(const Team& team, Draw& draw)
+Job::Job(const Team& team, Draw& draw, std::initializer_list<int64_t> sizes)
     : team_(team),
       me_(team.me()),
       form_(draw.of({Form::blocking, Form::nonblocking, Form::persistent})),
       large_(draw.one_in(3)),
       in_place_(draw.one_in(3) && !team.inter()),
-      n_(draw.of<int64_t>({0, 1, 1, 3, 17, 100, 1023, 6000, 40000})),
+      n_(draw.of<int64_t>(sizes)),
       drawn_(draw.number()),
-      operation_(draw.below(4)) {
+      operation_(draw.below(5)) {
   choose_root(draw);
   choose(draw);
 }
@@ -105,31 +115,44 @@ uint32_t Job::reduced(const std::vector<int>& over, int64_t k) const {
   if (operation_ == 3) {
     reference::Affine result{1, 0};
     for (const int process : over)
-      result = result * reference::Affine{input(process, 0, k / 2 * 2), input(process, 0, k / 2 * 2 + 1)};
+      result = result *
+               reference::Affine{send_.word(process, 0, k / 2 * 2), send_.word(process, 0, k / 2 * 2 + 1)};
     return k % 2 == 0 ? result.a : result.b;
   }
-  uint32_t result = input(over[0], 0, k);
+  uint32_t result = send_.word(over[0], 0, k);
   for (size_t i = 1; i < over.size(); ++i) {
-    const uint32_t term = input(over[i], 0, k);
-    result = operation_ == 0 ? result + term : operation_ == 1 ? std::max(result, term) : result ^ term;
+    const uint32_t term = send_.word(over[i], 0, k);
+    result = operation_ == 0   ? result + term
+             : operation_ == 1 ? std::max(result, term)
+             : operation_ == 2
+                 ? result ^ term
+                 : std::bit_cast<uint32_t>(std::bit_cast<float>(result) + std::bit_cast<float>(term));
   }
   return result;
 }
 
 MPI_Op Job::op() const {
-  const MPI_Op kPredefined[] = {MPI_SUM, MPI_MAX, MPI_BXOR};
+  const MPI_Op kPredefined[] = {MPI_SUM, MPI_MAX, MPI_BXOR, MPI_OP_NULL, MPI_SUM};
   return operation_ == 3 ? expect::op_of(reference::kPair) : kPredefined[operation_];
 }
 
-void Job::describe() const {
+std::string Job::text() const {
   static const char* const kForms[] = {"blocking", "nonblocking", "persistent"};
-  std::snprintf(expect::situation, sizeof expect::situation, "%s %s%s n=%ld root=%d%s op=%d on %zu+%zu: %s",
+  char text[sizeof expect::situation];
+  std::snprintf(text, sizeof text, "%s %s%s n=%ld root=%d%s op=%d on %zu+%zu: %s",
                 kForms[static_cast<int>(form_)], name_.c_str(), large_ ? "_c" : "", static_cast<long>(n_),
                 root_, in_place_ ? " in place" : "", operation_, team_.members.size(), team_.remote.size(),
                 team_.history.c_str());
+  return text;
+}
+
+void Job::describe() const {
+  std::snprintf(expect::situation, sizeof expect::situation, "%s", text().c_str());
 }
 
 void Job::load() {
+  // Large steps: the input of one run is not that of another block in the next.
+  send_.salt = recv_.salt = static_cast<uint32_t>(drawn_) + ++runs_ * 0x9e3779b9U;
   send_.fill(send_.field);
   recv_.field.clear();
   if (preload_) preload_(recv_.field);

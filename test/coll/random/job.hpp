@@ -48,6 +48,8 @@ struct Side {
   reference::Layout layout = reference::kWord;
   reference::Field field{reference::kWord, 0};
   std::vector<Block> blocks;
+  uint32_t salt = 0;                   ///< differs by run, so that data of another run are wrong
+  bool as_float = false;               ///< words are integers of MPI_FLOAT whose sums are exact
   CountArray counts, displacements;    ///< in elements
   CountArray mixed_counts, addresses;  ///< w-variants: in elements of `types`, and in bytes
   std::vector<MPI_Datatype> types;
@@ -57,6 +59,8 @@ struct Side {
   void lay_out(reference::Layout with, std::vector<Block> of, bool scattered);
   void fill(reference::Field& into, size_t block) const;
   void fill(reference::Field& into) const;
+  /// Word k of the input of a process.
+  [[nodiscard]] uint32_t word(int owner, int number, int64_t k) const;
   [[nodiscard]] void* address() { return significant ? expect::buffer_for(field) : nullptr; }
   // Invalid values where MPI ignores the argument.
   [[nodiscard]] int count() const {
@@ -65,10 +69,13 @@ struct Side {
   [[nodiscard]] MPI_Datatype type() const;
 };
 
+/// Sizes of a block in pairs of words, drawn with equal chances.
+inline constexpr std::initializer_list<int64_t> kUsualSizes = {0, 1, 1, 3, 17, 100, 1023, 6000, 40000};
+
 class Job {
  public:
   /// Draws the parameters on which all members agree. The team must outlive the job.
-  Job(const Team& team, Draw& draw);
+  Job(const Team& team, Draw& draw, std::initializer_list<int64_t> sizes = kUsualSizes);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
   /// Fills the buffers and computes the expected result.
@@ -77,11 +84,15 @@ class Job {
   void begin();
   /// Waits for completion; processes may complete jobs in different orders.
   void complete();
+  /// For callers that complete the request themselves: MPI_REQUEST_NULL after a blocking call.
+  [[nodiscard]] MPI_Request& request() { return request_; }
   void compare();
   [[nodiscard]] bool persistent() const { return form_ == Form::persistent; }
   /// Starts a persistent call again.
   void restart();
   void free();
+  /// Form, name and parameters in words.
+  [[nodiscard]] std::string text() const;
 
  private:
   enum class Form { blocking, nonblocking, persistent };
@@ -126,9 +137,10 @@ class Job {
   bool large_, in_place_;
   bool symmetric_ = false;  // equal counts from a to b and from b to a
   int64_t n_;               // pairs of words
-  uint64_t drawn_;          // seed of values that differ by process
-  int operation_;           // 0 sum, 1 maximum, 2 exclusive or, 3 composition
-  int root_ = 0;            // as passed by this process
+  uint32_t runs_ = 0;
+  uint64_t drawn_;  // seed of values that differ by process
+  int operation_;   // 0 sum, 1 maximum, 2 exclusive or, 3 composition, 4 sum of floats
+  int root_ = 0;    // as passed by this process
   int root_process_ = 0;
   bool at_root_ = false, at_leaf_ = true;
 

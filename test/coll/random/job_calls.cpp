@@ -12,7 +12,6 @@
 namespace randomized {
 
 using reference::Field;
-using reference::input;
 
 template <class B, class N, class P, class BC, class NC, class PC, class... A>
 void Job::bind(const char* name, B blocking, N nonblocking, P persistent, BC blocking_c, NC nonblocking_c,
@@ -157,7 +156,7 @@ void Job::alltoall(int kind) {
     preload_ = [this](Field& field) {
       for (size_t i = 0; i < recv_.blocks.size(); ++i)
         reference::fill(field, recv_.displacements[i], recv_.counts[i],
-                        [&](int64_t k) { return input(me_, static_cast<int>(i), k); });
+                        [&](int64_t k) { return recv_.word(me_, static_cast<int>(i), k); });
     };
   else
     send_.lay_out(layout(0), out, v);
@@ -228,7 +227,8 @@ void Job::neighbor_alltoall(int kind) {
 /// Buffers of a reduction of `elements` elements over the inputs of `over`; this process receives `results`
 /// elements from `first` on.
 void Job::reduction(int64_t elements, int64_t results, int64_t first, std::vector<int> over) {
-  const reference::Layout with = operation_ < 3              ? reference::kWord
+  send_.as_float = recv_.as_float = operation_ == 4;
+  const reference::Layout with = operation_ != 3             ? reference::kWord
                                  : mix(drawn_, 0, 0, 2) == 0 ? reference::kPair
                                                              : reference::kGaps;
   const int64_t words = with.words;
@@ -236,7 +236,7 @@ void Job::reduction(int64_t elements, int64_t results, int64_t first, std::vecto
   recv_.lay_out(with, {{(in_place_ ? std::max(elements, results) : results) * words, me_, 0}}, false);
   if (in_place_)
     preload_ = [this, elements](Field& field) {
-      reference::fill(field, 0, elements, [this](int64_t k) { return input(me_, 0, k); });
+      reference::fill(field, 0, elements, [this](int64_t k) { return recv_.word(me_, 0, k); });
     };
   result_ = [=, this](Field& field) {
     reference::fill(field, 0, results, [&](int64_t k) { return reduced(over, first * words + k); });

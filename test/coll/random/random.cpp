@@ -20,7 +20,7 @@ using randomized::Job;
 using randomized::Team;
 
 /// Runs all jobs concurrently; each process completes them in its own order.
-void run(const std::vector<Job*>& jobs, const expect::FieldCopies& copies, int rank, void (Job::*begin)()) {
+void run(const std::vector<Job*>& jobs, expect::FieldCopies& copies, int rank, void (Job::*begin)()) {
   if (jobs.empty()) return;
   std::vector<Job*> order = jobs;
   std::rotate(order.begin(), order.begin() + rank % static_cast<int>(order.size()), order.end());
@@ -33,7 +33,7 @@ void run(const std::vector<Job*>& jobs, const expect::FieldCopies& copies, int r
 }
 
 void work(const Team& team, Draw& draw) {
-  const expect::FieldCopies copies;  // of all buffers of the jobs
+  expect::FieldCopies copies;  // of all buffers of the jobs
   std::vector<std::unique_ptr<Job>> made;
   std::vector<Job*> all, persistent;
   for (int n = 1 + draw.below(4); n > 0; --n) {
