@@ -18,8 +18,8 @@
 #include "random/item.hpp"
 #include "random/messages.hpp"
 #include "random/sizes.hpp"
-#include "random/window.hpp"
 #include "reference/rounds.hpp"
+#include "rma/oracle/session.hpp"
 #include "time_limit.hpp"
 
 namespace {
@@ -76,6 +76,19 @@ class Collective final : public mixed::Item {
   const std::shared_ptr<const Team> team_;
   expect::FieldCopies copies_;
   Job job_;
+};
+
+/// A window on a communicator of its own.
+struct Window {
+  Window(const Team& team, Draw& draw) : comm(team.comm), session(comm.handle, draw) {}
+  struct Duplicate {
+    explicit Duplicate(MPI_Comm of) { expect::success(MPI_Comm_dup(of, &handle)); }
+    ~Duplicate() { MPI_Comm_free(&handle); }
+    Duplicate(const Duplicate&) = delete;
+    Duplicate& operator=(const Duplicate&) = delete;
+    MPI_Comm handle = MPI_COMM_NULL;
+  } comm;
+  oracle::Session session;
 };
 
 /// One random program. All ranks draw the same steps, each from a seed of its own, since ranks that are not
@@ -165,12 +178,11 @@ class Program {
     if (kind == 17) {
       where("replacing a window");
       window.reset();
-      if (team(slot).exists() && !team(slot).inter())
-        window = std::make_unique<mixed::Window>(team(slot), draw);
+      if (team(slot).exists() && !team(slot).inter()) window = std::make_unique<Window>(team(slot), draw);
     } else if (window) {
       where("an epoch");
       ++epochs_run;
-      window->epoch(draw, pace_, expect::step);
+      window->session.epoch(draw, pace_, 1, expect::step);
     }
   }
 
@@ -184,7 +196,7 @@ class Program {
   }();
   Draw pace_;  // of this rank
   Items items_;
-  std::array<std::unique_ptr<mixed::Window>, kWindows> windows_;
+  std::array<std::unique_ptr<Window>, kWindows> windows_;
 };
 
 void report_hang(int) {
