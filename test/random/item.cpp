@@ -28,7 +28,8 @@ void Items::restart_some(int step, uint64_t seed) {
   for (Entry& entry : entries_) {
     if (!entry.item->persistent() || randomized::mix(seed, entry.begin, step, 3) != 0) continue;
     // Several starts in quick succession reach the paths of calls that repeat.
-    for (int n = 1 + randomized::mix(seed, entry.begin, step + 1, 4); n > 0; --n) {
+    const int most = randomized::mix(seed, entry.begin, step, 12) == 0 ? 20 : 4;
+    for (int n = 1 + randomized::mix(seed, entry.begin, step + 1, most); n > 0; --n) {
       wait_for({&entry});
       entry.item->restart();
       started(entry);
@@ -52,7 +53,7 @@ void Items::ended(const Open& open, MPI_Request request, const MPI_Status& statu
   if (open.entry->open.empty()) open.entry->item->check();
 }
 
-/// Calls one function on the requests of a list, and takes those that have completed out of it.
+/// Calls one function on the requests of a list, and takes the completed ones out of it.
 size_t Items::complete(std::vector<Open>& list, bool wait) {
   std::vector<MPI_Request> requests;
   for (const Open& open : list) requests.push_back(*open.entry->requests[open.request]);

@@ -39,7 +39,9 @@ long items_started = 0, epochs_run = 0, teams_made = 0;
 class Collective final : public mixed::Item {
  public:
   Collective(std::shared_ptr<const Team> team, Draw& draw)
-      : team_(std::move(team)), job_(*team_, draw, mixed::sizes_of(draw)) {}
+      : team_(std::move(team)),
+        calls_(draw.one_in(3) ? kBurst : 1),
+        job_(*team_, draw, mixed::sizes_of(draw)) {}
   ~Collective() override {
     if (job_.persistent()) job_.free();
   }
@@ -48,6 +50,12 @@ class Collective final : public mixed::Item {
   void start() override {
     load();
     job_.begin();
+    // Blocking calls in quick succession reach the resident kernel and shared memory.
+    for (int more = job_.blocking() ? calls_ - 1 : 0; more > 0; --more) {
+      check();
+      load();
+      job_.begin();
+    }
   }
   void restart() override {
     load();
@@ -73,7 +81,9 @@ class Collective final : public mixed::Item {
     job_.load();
     copies_.upload();
   }
+  static constexpr int kBurst = 8;
   const std::shared_ptr<const Team> team_;
+  const int calls_;
   expect::FieldCopies copies_;
   Job job_;
 };
@@ -155,7 +165,7 @@ class Program {
       items_.add(std::make_unique<Collective>(on, draw), step_, due);
   }
 
-  /// What is in flight on the communicator that is freed goes on.
+  /// Items in flight go on when their communicator is freed.
   void make_team(int from, Draw& draw) {
     auto& to = teams_[static_cast<size_t>(1 + draw.below(kTeams - 1))];
     const std::shared_ptr<Team> parent = teams_[static_cast<size_t>(from)];

@@ -17,7 +17,7 @@ struct Completed {
 };
 
 /// Completes requests of a list, none of which is MPI_REQUEST_NULL; wait and test use the first one only.
-/// Sets `completed` to those that are complete, in the order of the list, and returns the error code.
+/// Sets `completed` to the completed requests, in the order of the list, and returns the error code.
 inline int complete(std::vector<MPI_Request>& requests, Completion way, std::vector<Completed>& completed) {
   const auto n = static_cast<int>(requests.size());
   std::vector<MPI_Status> statuses(requests.size());

@@ -67,6 +67,7 @@ Job::Job(const Team& team, Draw& draw, std::initializer_list<int64_t> sizes)
       form_(draw.of({Form::blocking, Form::nonblocking, Form::persistent})),
       large_(draw.one_in(3)),
       in_place_(draw.one_in(3) && !team.inter()),
+      plain_(draw.one_in(2)),
       n_(draw.of<int64_t>(sizes)),
       drawn_(draw.number()),
       operation_(draw.below(5)) {
@@ -93,7 +94,7 @@ int64_t Job::words(int from, int to, bool v) const {
 }
 
 Layout Job::layout(int side) const {
-  const int which = mix(drawn_, me_, 200000 + side, 3);
+  const int which = plain_ ? 0 : mix(drawn_, me_, 200000 + side, 3);
   return which == 0 ? reference::kWord : which == 1 ? reference::kPair : reference::kGaps;
 }
 

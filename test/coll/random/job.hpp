@@ -88,6 +88,7 @@ class Job {
   [[nodiscard]] MPI_Request& request() { return request_; }
   void compare();
   [[nodiscard]] bool persistent() const { return form_ == Form::persistent; }
+  [[nodiscard]] bool blocking() const { return form_ == Form::blocking; }
   /// Starts a persistent call again.
   void restart();
   void free();
@@ -134,9 +135,9 @@ class Job {
   std::string name_;
   const int me_;
   Form form_;
-  bool large_, in_place_;
-  bool symmetric_ = false;  // equal counts from a to b and from b to a
-  int64_t n_;               // pairs of words
+  bool large_, in_place_, plain_;  // plain: all blocks are words, as most kernels want them
+  bool symmetric_ = false;         // equal counts from a to b and from b to a
+  int64_t n_;                      // pairs of words
   uint32_t runs_ = 0;
   uint64_t drawn_;  // seed of values that differ by process
   int operation_;   // 0 sum, 1 maximum, 2 exclusive or, 3 composition, 4 sum of floats
