@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// BufferPool: message buffers in slabs, registered if the provider requires it. Send buffers grow on demand
-// up to a limit; receive buffers are posted at start.
+// BufferPool: message buffers in slabs, registered if the provider requires it; grows on demand.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -28,9 +27,9 @@ struct MessageBuffer : Operation {
 
 class BufferPool {
  public:
-  BufferPool(Endpoint& endpoint, Operation::Kind kind, size_t bytes, size_t max_buffers)
-      : endpoint_(endpoint), kind_(kind), bytes_(bytes), max_buffers_(max_buffers) {}
-  /// Returns a free buffer; nullptr: all are in use, or failure() is set.
+  BufferPool(Endpoint& endpoint, Operation::Kind kind, size_t bytes)
+      : endpoint_(endpoint), kind_(kind), bytes_(bytes) {}
+  /// Returns a free buffer; nullptr: failure() is set.
   [[nodiscard]] MessageBuffer* acquire() {
     if (free_.empty() && !grow()) return nullptr;
     MessageBuffer* message = free_.back();
@@ -38,15 +37,13 @@ class BufferPool {
     return message;
   }
   void release(MessageBuffer* message) { free_.push_back(message); }
-  /// Raises the limit: so many buffers in use may never be released.
-  void replace(size_t buffers) { max_buffers_ += buffers; }
   [[nodiscard]] size_t bytes() const { return bytes_; }
   [[nodiscard]] size_t in_use() const { return allocated_ - free_.size(); }
   /// Call before the endpoint is closed; the memory is freed with this object.
   void deregister() {
     for (auto& slab : slabs_) slab->mr.reset();
   }
-  /// Error of the last acquire() that returned nullptr below the limit.
+  /// Error of the last acquire() that returned nullptr.
   [[nodiscard]] const Status& failure() const { return failure_; }
 
  private:
@@ -63,7 +60,6 @@ class BufferPool {
   Endpoint& endpoint_;
   const Operation::Kind kind_;
   const size_t bytes_;
-  size_t max_buffers_;
   size_t allocated_ = 0;
   std::vector<std::unique_ptr<Slab>> slabs_;
   std::vector<MessageBuffer*> free_;  // LIFO: the most recently used buffer is in the cache

@@ -18,6 +18,7 @@
 namespace weft::transport::ofi {
 
 struct Connection;
+struct Get;
 
 /// An own adapter and the adapter of the peer that it reaches; the operation is its heartbeat.
 struct AdapterPair : Operation {
@@ -33,6 +34,12 @@ struct AdapterPair : Operation {
   std::unique_ptr<TcpProbe> tcp_probe;
   bool used = false;               ///< moves data: gets heartbeats
   bool heartbeat_pending = false;  ///< a heartbeat read is outstanding
+};
+
+/// A message that has arrived before its predecessors.
+struct EarlyMessage {
+  uint64_t tag;
+  std::vector<std::byte> content;
 };
 
 struct Connection {
@@ -60,12 +67,14 @@ struct Connection {
   std::string suspect_reason;
   uint64_t sent = 0, received = 0;  ///< sequence numbers of the next messages
   LastMessages last_messages;
-  uint64_t answer_deadline = 0;                   ///< ns; an answer to the peer's notice is given up after it
-  Generations::Source source{};                   ///< of another job, from its first message on
-  bool notified = false;                          ///< its disconnect notice is the last message received
-  std::map<uint64_t, abi::CqEntry> out_of_order;  ///< received before their predecessors
-  std::deque<MessageBuffer*> unsent;              ///< to retry after -EAGAIN, in order
-  size_t outstanding = 0;                         ///< sends held by libfabric
+  uint64_t answer_deadline = 0;            ///< ns; an answer to the peer's notice is given up after it
+  Generations::Source source{};            ///< of another job, from its first message on
+  bool notified = false;                   ///< its disconnect notice is the last message received
+  std::map<uint64_t, EarlyMessage> early;  ///< by sequence number
+  std::deque<MessageBuffer*> unsent;       ///< to retry after -EAGAIN, in order
+  size_t outstanding = 0;                  ///< sends held by libfabric
+  std::deque<Get*> waiting;                ///< gets with reads still to be issued
+  size_t reads = 0;                        ///< outstanding reads that their limit counts
 };
 
 /// Address record that a process publishes.

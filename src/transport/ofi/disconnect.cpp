@@ -63,7 +63,8 @@ void Ofi::send_disconnects() {
         return progress(closing_, SIZE_MAX);
       },
       [&] {
-        for (Connection* to : connections_) send_disconnect(*to);  // again where no buffer was free
+        for (Connection* to : connections_)
+          send_disconnect(*to);  // again where too many sends were outstanding
         return idle();
       });
 }
@@ -82,7 +83,7 @@ void Ofi::close() {
   });
   progress_until(kFlushTimeoutNs, step, [&] { return idle(); });  // the own answers
   adapters_.shut();
-  waiting_.clear();
+  for (Connection* of : std::exchange(waiting_, {})) of->waiting.clear();
   for (Get* get : std::exchange(gets_, {})) get_slab_.destroy(get);
   remote_registrations_.clear();
   writable_registrations_.clear();

@@ -55,7 +55,7 @@ void Ofi::check_peers() {
 bool Ofi::check_process(Connection& of) {
   if (!of.process_watch || !of.process_watch->ended()) return false;
   of.process_watch.reset();
-  replenish_reads(of);
+  write_off_reads(of);
   const Error why(Errc::proc_aborted, "process " + std::to_string(of.peer) + " of this machine has ended");
   if (of.state == Connection::State::open) on_heartbeat_failure(of.pairs[0], "the process has ended");
   if (of.state == Connection::State::disconnected)

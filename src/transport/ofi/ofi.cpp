@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/clock.hpp"
@@ -14,13 +15,15 @@
 namespace weft::transport::ofi {
 namespace {
 
+constexpr size_t kMinMessageBytes = 4 << 10;
+
 config::Size message_bytes{
-    "net.ofi_max_message_bytes", 66 << 10, 4 << 10, 1 << 20,
-    "Largest message sent through libfabric in bytes; larger data is transferred by RMA reads."};
+    "net.ofi_max_message_bytes", 66 << 10, kMinMessageBytes, 1 << 20,
+    "Largest message sent through libfabric in bytes, less where libfabric would move it by a rendezvous of "
+    "its own; larger data is transferred by RMA reads."};
 config::Size receives{"net.ofi_posted_receives", 64, 4, 4096,
                       "Number of receive buffers posted to libfabric. Larger values absorb longer bursts."};
-config::Size sends{"net.ofi_max_sends", 128, 8, 4096,
-                   "Largest number of outstanding sends, a quarter of them to one process."};
+config::Size sends{"net.ofi_max_sends", 32, 8, 4096, "Largest number of outstanding sends to one process."};
 counters::Counter send_retries("net.ofi_send_retries", counters::Unit::events,
                                "Attempts to send that libfabric's full queue has refused");
 
@@ -32,10 +35,20 @@ constexpr uint64_t kAnyTag = (uint64_t{1} << 48) - 1;
 constexpr uint64_t kHeldReadsTimeoutNs = 2'000'000'000;
 constexpr size_t kCompletionsPerRead = 16;
 constexpr size_t kMaxHeartbeats = 128;
-constexpr size_t kMaxPeerShare = 4;  // one peer may hold at most 1/kMaxPeerShare of the send buffers
+constexpr size_t kBusyPeers = 4;  // that hold all their sends; libfabric refuses what its queue cannot hold
 constexpr uint32_t kIdleAdapterInterval = 16;  // calls of progress(); unused adapters have only heartbeats
 
-size_t rounded(size_t bytes) { return (bytes + 63) & ~size_t{63}; }
+constexpr size_t kRxmEagerBytes = 16384;  // default of FI_OFI_RXM_BUFFER_SIZE
+
+/// Returns the size of message buffers. A message that libfabric moves by a rendezvous holds buffers of both
+/// sides until both have progressed, and for ever if one of them dies; then nobody else gets through.
+size_t buffer_bytes(const Endpoint& endpoint) {
+  const size_t bytes = (message_bytes + 63) & ~size_t{63};
+  if (!has_part(endpoint.info().fabric_attr->prov_name, "ofi_rxm")) return bytes;
+  const char* const set = std::getenv("FI_OFI_RXM_BUFFER_SIZE");
+  const size_t eager = set != nullptr ? std::strtoull(set, nullptr, 0) : kRxmEagerBytes;
+  return std::clamp(eager & ~size_t{63}, kMinMessageBytes, bytes);
+}
 
 }  // namespace
 
@@ -49,24 +62,18 @@ Ofi::Ofi(const launch::Job& job, Adapters adapters)
       remote_registrations_(adapters_, abi::kRemoteRead),
       writable_registrations_(adapters_, abi::kRemoteRead | abi::kRemoteWrite),
       local_registrations_(adapters_, abi::kRead | abi::kWrite),
-      sends_(*endpoint_, Operation::Kind::send, rounded(message_bytes), sends),
-      receives_(*endpoint_, Operation::Kind::receive, rounded(message_bytes), receives),
+      sends_(*endpoint_, Operation::Kind::send, buffer_bytes(*endpoint_)),
+      receives_(*endpoint_, Operation::Kind::receive, buffer_bytes(*endpoint_)),
       by_peer_(static_cast<size_t>(job.size)),
-      reads_(max_reads()),
-      max_read_bytes_(adapters_.max_rma_bytes()) {
-  for (Read& read : reads_) {
-    read.kind = Operation::Kind::read;
-    free_reads_.push_back(&read);
-  }
-}
+      max_read_bytes_(adapters_.max_rma_bytes()) {}
 
 Result<std::unique_ptr<Network>> Ofi::open(const launch::Job& job) {
   auto opened = library();
   if (!opened) return std::move(opened).error();
   auto choices = select_interfaces(**opened, job.local_rank, job.local_size);
   if (!choices) return std::move(choices).error();
-  auto adapters =
-      Adapters::open(**opened, std::move(*choices), receives + sends + max_reads() + kMaxHeartbeats);
+  auto adapters = Adapters::open(**opened, std::move(*choices),
+                                 receives + kBusyPeers * sends + max_reads() + kMaxHeartbeats);
   if (!adapters) return std::move(adapters).error();
   std::unique_ptr<Ofi> network(new Ofi(job, std::move(*adapters)));
   WEFT_TRY(network->prepare());
@@ -112,7 +119,7 @@ std::byte* Ofi::reserve(Peer peer, size_t size) {
   if (size + kPrefix > sends_.bytes()) return nullptr;
   Connection& to = connection(peer);
   const bool lost = to.state == Connection::State::lost;  // commit() drops the message
-  if (!lost && to.outstanding + to.unsent.size() >= sends / kMaxPeerShare) return nullptr;
+  if (!lost && to.outstanding + to.unsent.size() >= sends) return nullptr;
   if (reserved_ == nullptr) reserved_ = sends_.acquire();
   return reserved_ != nullptr ? reserved_->data + kPrefix : nullptr;
 }
@@ -292,38 +299,37 @@ size_t Ofi::on_receive(const abi::CqEntry& entry, Receiver& receiver) {
     return 0;
   }
   Connection& from = *source;
-  const uint64_t number = prefix.number;
-  if (number != from.received) {
-    const bool early = number > from.received && from.out_of_order.emplace(number, entry).second;
-    if (!early) post(message);  // a duplicate
-    return 0;
-  }
-  size_t delivered = 1;
-  deliver_next(from, entry, receiver);
-  for (; !from.out_of_order.empty(); ++delivered) {
-    const auto next = from.out_of_order.find(from.received);
-    if (next == from.out_of_order.end()) break;
-    const abi::CqEntry following = next->second;
-    from.out_of_order.erase(next);
-    deliver_next(from, following, receiver);
-  }
+  const std::span<const std::byte> content{message.data + kPrefix, entry.len - kPrefix};
+  size_t delivered = 0;
+  if (prefix.number == from.received) {
+    deliver_next(from, entry.tag, content, receiver);
+    for (delivered = 1; !from.early.empty(); ++delivered) {
+      const auto next = from.early.find(from.received);
+      if (next == from.early.end()) break;
+      const EarlyMessage kept = std::move(next->second);
+      from.early.erase(next);
+      deliver_next(from, kept.tag, kept.content, receiver);
+    }
+  } else if (prefix.number > from.received && from.state != Connection::State::lost) {
+    from.early.try_emplace(prefix.number, EarlyMessage{entry.tag, {content.begin(), content.end()}});
+  }  // else a duplicate
+  post(message);
   return delivered;
 }
 
 /// Handles the message of this peer that is next in sequence.
-void Ofi::deliver_next(Connection& from, const abi::CqEntry& entry, Receiver& receiver) {
-  auto& message = static_cast<MessageBuffer&>(*static_cast<Operation*>(entry.op_context));
-  const bool disconnect = (entry.tag & kDisconnect) != 0, answer = (entry.tag & kAnswer) != 0;
+void Ofi::deliver_next(Connection& from, uint64_t tag, std::span<const std::byte> content,
+                       Receiver& receiver) {
+  const bool disconnect = (tag & kDisconnect) != 0, answer = (tag & kAnswer) != 0;
   ++from.received;
   if (answer) {
     uint64_t& received = from.last_messages.received;
-    if (entry.len >= kPrefix + sizeof received)
-      std::memcpy(&received, message.data + kPrefix, sizeof received);
+    if (content.size() >= sizeof received) std::memcpy(&received, content.data(), sizeof received);
   } else if (disconnect) {
     from.notified = true;
     if (from.state != Connection::State::lost) {
       from.state = Connection::State::disconnected;
-      if (entry.len > kPrefix && from.peer < job_size_) {
+      if (!content.empty() && from.peer < job_size_) {
         from.answer_deadline = monotonic_ns() + kLastMessagesTimeoutNs;
         unanswered_.push_back(&from);
       }
@@ -332,9 +338,8 @@ void Ofi::deliver_next(Connection& from, const abi::CqEntry& entry, Receiver& re
   } else {
     from.notified = false;
     if (from.state == Connection::State::disconnected) from.state = Connection::State::open;
-    receiver.deliver(from.peer, message.data + kPrefix, entry.len - kPrefix);
+    receiver.deliver(from.peer, content.data(), content.size());
   }
-  post(message);
 }
 
 /// Handles one error completion; returns false if there is none.
@@ -377,7 +382,7 @@ void Ofi::mark_lost(Connection& of, Error why, FoundBy found_by) {
   if (of.state == Connection::State::lost) return;
   of.state = Connection::State::lost;
   outstanding_to_lost_ += of.outstanding;
-  sends_.replace(of.outstanding);  // a rendezvous of libfabric with a dead process never ends
+  of.early.clear();
   // Its last writes may still be on their way: libfabric rejects them if there is no registration.
   writable_registrations_.keep_none();
   for (MessageBuffer* message : std::exchange(of.unsent, {})) sends_.release(message);

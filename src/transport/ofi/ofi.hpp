@@ -19,6 +19,7 @@
 #include "transport/ofi/buffer_pool.hpp"
 #include "transport/ofi/connection.hpp"
 #include "transport/ofi/endpoint.hpp"
+#include "transport/ofi/get.hpp"
 #include "transport/ofi/registration.hpp"
 
 namespace weft::transport::ofi {
@@ -63,30 +64,6 @@ class Ofi final : public Network {
   void close() override;
 
  private:
-  struct Stripe {  // contiguous bytes that one pair of adapters moves
-    AdapterPair* pair;
-    std::byte* to;
-    uint64_t from, key;  // of the first remote byte
-    size_t length;
-    size_t issued = 0;  // bytes for which reads were issued
-  };
-  struct Get {         // or a put
-    Completion* done;  // null: already fired because the peer is lost
-    Peer peer;
-    bool writes = false;       // a put
-    Region* region = nullptr;  // registration of the local buffer if the provider needs one
-    std::array<Stripe, kMaxAdapters> stripes = {};
-    size_t stripe_count = 0;
-    size_t unissued = 0;            // bytes of all stripes
-    AdapterPair* failed = nullptr;  // that of the first failed read
-    uint32_t outstanding_reads = 0;
-    bool deferred = false;  // failed: completes after the peer's next heartbeat
-    Status outcome = {};
-  };
-  struct Read : Operation {
-    Get* get;
-    AdapterPair* pair;
-  };
   enum class FoundBy : uint8_t { libfabric, others };
   struct Losing {  // a peer that others have found dead, while libfabric may hold reads from it
     const Connection* connection;
@@ -125,7 +102,7 @@ class Ofi final : public Network {
   size_t drain_completions(Endpoint& endpoint, Receiver* receiver, size_t limit);
   size_t complete(const abi::CqEntry& entry, Receiver* receiver);
   size_t on_receive(const abi::CqEntry& entry, Receiver& receiver);
-  void deliver_next(Connection& from, const abi::CqEntry& entry, Receiver& receiver);
+  void deliver_next(Connection& from, uint64_t tag, std::span<const std::byte> content, Receiver& receiver);
   void prepare(const Connection& to, MessageBuffer& message, size_t size, uint64_t flags) const;
   void enqueue(Connection& to, MessageBuffer& message, size_t size, uint64_t flags);
   void on_send_complete(MessageBuffer& message);
@@ -142,19 +119,19 @@ class Ofi final : public Network {
 
   // other_jobs.cpp
   Connection* source_of(const Prefix& prefix, const abi::CqEntry& entry, Receiver& receiver);
-  void repost_out_of_order(Connection& connection);
 
   // rma.cpp
   void start(bool writes, Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
              Completion& done);
   void start_reads();
+  [[nodiscard]] bool start_reads(Connection& from);
   bool start_read(Get& get);
   void finish_read(Read* read, Status outcome);
   void finish_get(Get* get);
   void complete_get(Get* get);
   void abort_gets(const Connection& connection, const Error& why);
   void complete_deferred_gets(Connection& connection);
-  void replenish_reads(const Connection& connection);
+  void write_off_reads(Connection& connection);
 
   // heartbeat.cpp
   void check_peers();
@@ -190,9 +167,10 @@ class Ofi final : public Network {
   std::vector<std::pair<Peer, Error>> losses_;
   std::vector<FinishedGet> finished_, reporting_;
 
-  std::deque<Read> reads_;  // net.ofi_max_reads, plus replacements of reads that never complete
+  std::deque<Read> reads_;
   std::vector<Read*> free_reads_;
-  std::deque<Get*> waiting_;  // with reads still to be issued
+  size_t outstanding_reads_ = 0;     // of all Connection::reads
+  std::deque<Connection*> waiting_;  // with gets whose reads are still to be issued
   std::vector<Get*> gets_;
   Slab<Get> get_slab_{1 << 18};
   size_t max_read_bytes_;       // largest RMA read

@@ -24,7 +24,7 @@ Connection* Ofi::source_of(const Prefix& prefix, const abi::CqEntry& entry, Rece
       return from;
     case Generations::Action::unknown:
       if (!receiver.unknown_source(peer, message.data + kPrefix, entry.len - kPrefix)) return nullptr;
-      repost_out_of_order(*from);
+      from->early.clear();
       generations_.renew(source, prefix.number, from->notified, from->received);
       from->source = source;
       return from;
@@ -32,12 +32,6 @@ Connection* Ofi::source_of(const Prefix& prefix, const abi::CqEntry& entry, Rece
       return nullptr;
   }
   return nullptr;
-}
-
-/// Drops the messages that have arrived before their predecessors.
-void Ofi::repost_out_of_order(Connection& connection) {
-  for (const auto& [number, entry] : std::exchange(connection.out_of_order, {}))
-    post(static_cast<MessageBuffer&>(*static_cast<Operation*>(entry.op_context)));
 }
 
 bool Ofi::remove(Peer peer) {
@@ -55,7 +49,6 @@ bool Ofi::remove(Peer peer) {
       std::any_of(connection.pairs.begin(), connection.pairs.end(), pending) ||
       std::any_of(gets_.begin(), gets_.end(), busy))
     return false;
-  repost_out_of_order(connection);
   std::erase(connections_, &connection);
   std::erase(suspects_, &connection);
   std::erase_if(losing_, [&](const Losing& of) { return of.connection == &connection; });

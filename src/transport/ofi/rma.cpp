@@ -17,14 +17,17 @@
 namespace weft::transport::ofi {
 namespace {
 
-config::Size reads{"net.ofi_max_reads", 64, 1, 128, "Largest number of outstanding RMA reads."};
+config::Size reads{"net.ofi_max_reads", 64, 1, 128,
+                   "Largest number of outstanding RMA reads; up to 8 from each process do not count."};
 
 counters::Counter striped("net.ofi_striped_bytes", counters::Unit::bytes,
                           "Bytes of remote memory read or written in stripes by several network adapters");
 counters::Counter retries("net.ofi_rma_retries", counters::Unit::events,
                           "Attempts to read or write remote memory that libfabric's full queue has refused");
 
-constexpr size_t kMaxRefused = 4;  // gets that return -EAGAIN before start_reads() gives up
+constexpr size_t kMaxRefused = 4;  // processes whose reads return -EAGAIN before start_reads() gives up
+/// So many reads of a process never wait for those of others, which may last while these compute.
+constexpr size_t kOwnReads = 8;
 
 constexpr const char* kStripedRanges[] = {"net.striped_by_2", "net.striped_by_3", "net.striped_by_4"};
 static_assert(std::size(kStripedRanges) == kMaxAdapters - 1);
@@ -142,7 +145,8 @@ void Ofi::start(bool writes, Peer peer, const Buffer& local, std::span<const std
   }
   get->unissued = local.length;
   gets_.push_back(get);
-  waiting_.push_back(get);
+  if (from.waiting.empty()) waiting_.push_back(&from);
+  from.waiting.push_back(get);
   if (get->stripe_count == 1) return start_reads();
   striped.add(local.length);
   const trace::Range range(kStripedRanges[get->stripe_count - 2]);
@@ -150,19 +154,28 @@ void Ofi::start(bool writes, Peer peer, const Buffer& local, std::span<const std
   start_reads();
 }
 
+/// Issues the reads that wait, of each process in order.
 void Ofi::start_reads() {
   size_t refused = 0;
-  while (!waiting_.empty() && !free_reads_.empty()) {
-    Get* get = waiting_.front();
-    if (!start_read(*get)) {  // may be due to this peer: try the others
-      if (++refused >= std::min(kMaxRefused, waiting_.size())) return;  // gets may leave the list meanwhile
-      std::rotate(waiting_.begin(), waiting_.begin() + 1, waiting_.end());
-      continue;
-    }
-    if (get->unissued != 0) continue;
+  for (size_t turns = waiting_.size(); turns != 0 && refused < kMaxRefused; --turns) {
+    Connection& from = *waiting_.front();
     waiting_.pop_front();
+    if (!start_reads(from)) ++refused;
+    if (!from.waiting.empty()) waiting_.push_back(&from);
+  }
+}
+
+/// Returns false if the adapters return -EAGAIN, maybe due to this peer.
+bool Ofi::start_reads(Connection& from) {
+  const size_t own = std::min<size_t>(kOwnReads, reads);
+  while (!from.waiting.empty() && (from.reads < own || outstanding_reads_ < reads)) {
+    Get* get = from.waiting.front();
+    if (!start_read(*get)) return false;
+    if (get->unissued != 0) continue;
+    from.waiting.pop_front();
     if (get->outstanding_reads == 0) finish_get(get);  // no read was issued: its peer is lost
   }
+  return true;
 }
 
 /// Issues the next read of a get, of the stripe with the fewest issued bytes; returns false if the adapters
@@ -183,12 +196,14 @@ bool Ofi::start_read(Get& get) {
     AdapterPair& pair = *next->pair;
     Endpoint& endpoint = adapters_.endpoint(pair.own);
     void* desc = get.region != nullptr ? get.region->mrs[pair.own]->mem_desc : nullptr;
-    Read* read = free_reads_.back();
-    read->get = &get;
-    read->pair = &pair;
+    if (free_reads_.empty()) free_reads_.push_back(&reads_.emplace_back());
+    Read& read = *free_reads_.back();
+    read.get = &get;
+    read.pair = &pair;
     const ssize_t code =
-        get.writes ? endpoint.write(next->to + at, size, desc, pair.address, next->from + at, next->key, read)
-                   : endpoint.read(next->to + at, size, desc, pair.address, next->from + at, next->key, read);
+        get.writes
+            ? endpoint.write(next->to + at, size, desc, pair.address, next->from + at, next->key, &read)
+            : endpoint.read(next->to + at, size, desc, pair.address, next->from + at, next->key, &read);
     if (code == -EAGAIN) {
       retries.add();
       refused |= size_t{1} << (next - get.stripes.data());
@@ -196,6 +211,7 @@ bool Ofi::start_read(Get& get) {
     }
     if (code == 0) {
       free_reads_.pop_back();
+      ++from.reads, ++outstanding_reads_;
       ++get.outstanding_reads;
       if (pair.own != 0) ++reads_by_others_;
       next->issued += size;
@@ -216,6 +232,7 @@ bool Ofi::start_read(Get& get) {
 void Ofi::finish_read(Read* read, Status outcome) {
   Get* get = read->get;
   free_reads_.push_back(read);
+  if (size_t& counted = read->pair->connection.reads; counted != 0) --counted, --outstanding_reads_;
   if (read->pair->own != 0) --reads_by_others_;
   if (!outcome.ok() && get->outcome.ok()) {
     get->outcome = std::move(outcome);
@@ -251,16 +268,8 @@ void Ofi::complete_deferred_gets(Connection& of) {
   for (Get* get : deferred) complete_get(get);
 }
 
-/// Reads from a dead process through shared memory never complete: adds replacements for them.
-void Ofi::replenish_reads(const Connection& of) {
-  for (const Get* get : gets_) {
-    if (get->peer != of.peer) continue;
-    for (uint32_t i = 0; i < get->outstanding_reads; ++i) {
-      reads_.emplace_back().kind = Operation::Kind::read;
-      free_reads_.push_back(&reads_.back());
-    }
-  }
-}
+/// Reads from a dead process through shared memory never complete: they count no more.
+void Ofi::write_off_reads(Connection& of) { outstanding_reads_ -= std::exchange(of.reads, 0); }
 
 /// Completes the gets at once; libfabric may hold their reads for longer.
 void Ofi::abort_gets(const Connection& of, const Error& why) {
