@@ -114,7 +114,7 @@ class Network : public Transport {
   /// peer are in flight: call again after poll().
   [[nodiscard]] virtual bool remove(Peer /*peer*/) { return true; }
   /// Returns whether all committed messages have left this process.
-  [[nodiscard]] virtual bool idle() const = 0;
+  [[nodiscard]] bool idle() const { return left(kNoPeer); }
   /// Releases all resources at the end of the process, after the last messages have arrived
   /// (last_messages.hpp). No completion fires from now on.
   virtual void close() = 0;

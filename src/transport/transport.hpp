@@ -53,6 +53,9 @@ class Transport {
   virtual void commit(Peer peer, size_t size) = 0;
   /// Delivers up to `limit` messages; returns their number.
   virtual size_t poll(Receiver& receiver, size_t limit) = 0;
+  /// Returns whether all committed messages to the peer, if any, have left this process or are dropped.
+  /// `peer` kNoPeer: to all.
+  [[nodiscard]] virtual bool left(Peer /*peer*/) const { return true; }
 };
 
 }  // namespace weft::transport

@@ -58,7 +58,6 @@ class NullNetwork final : public Network {
   void put(Peer, const Buffer&, std::span<const std::byte>, uint64_t, Completion&) override {}
   void watch(Peer) override {}
   void send_disconnects() override {}
-  bool idle() const override { return true; }
   void close() override {}
 };
 

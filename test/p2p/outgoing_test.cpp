@@ -37,6 +37,31 @@ TEST_F(OutgoingAlone, AnEagerSendIsCompleteOnReturn) {
   EXPECT_EQ(requests_.size(), 0u);
 }
 
+TEST_F(OutgoingAlone, FirstSendsAreCompleteWhenTheyHaveLeft) {
+  peers_[kPeer].unreached = true;
+  wire_.connected = false;
+  EXPECT_FALSE(send_now(payload_.data(), 8, 3));
+  Transfer &first = send(payload_.data(), 8, 0), &second = send(payload_.data(), 8, 1);
+  EXPECT_EQ(wire_.sent.size(), 2u);
+  EXPECT_FALSE(outgoing_.poll());
+  EXPECT_FALSE(first.complete() || second.complete());
+  wire_.connected = true;
+  EXPECT_TRUE(outgoing_.poll());
+  EXPECT_TRUE(first.complete() && second.complete());
+  EXPECT_EQ(requests_.size(), 0u);
+  EXPECT_TRUE(send_now(payload_.data(), 8, 3));
+}
+
+TEST_F(OutgoingAlone, FirstSendsToAPeerThatDoesNotAnswer) {
+  wire_.connected = false;
+  for (int i = 0; i < 20; ++i) {  // 0.2 s altogether
+    peers_[kPeer].unreached = true;
+    const Transfer& first = send(payload_.data(), 8, 0);
+    while (!first.complete()) outgoing_.poll();
+  }
+  EXPECT_TRUE(send_now(payload_.data(), 8, 3));
+}
+
 TEST_F(OutgoingAlone, MessagesLeaveInTheOrderOfTheirSends) {
   wire_.capacity = 0;
   Transfer& first = send(payload_.data(), 8, 0);

@@ -42,7 +42,9 @@ class Wire final : public transport::Transport {
     sent.push_back(reserved_);
   }
   size_t poll(transport::Receiver&, size_t) override { return 0; }
+  [[nodiscard]] bool left(transport::Peer) const override { return connected; }
 
+  bool connected = true;
   int capacity = INT_MAX;  ///< messages
   std::vector<Bytes> sent;
 
@@ -78,6 +80,7 @@ class Parts : public testing::Test {
         requests_(peers_, nullptr),
         outgoing_(instance_, peers_, requests_, protocols_) {
     peers_[kPeer].transport = &wire_;
+    peers_[kPeer].unreached = false;
   }
 
   /// Fills in a transfer of bytes in host memory.

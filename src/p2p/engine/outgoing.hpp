@@ -86,8 +86,12 @@ class Outgoing final : public transport::am::Sender {
   /// From now on messages of the program carry the signatures of their datatypes, which receives compare.
   void check_types() { check_types_ = true; }
 
-  /// Sends the backlog as far as there is capacity. Returns false if nothing was sent.
-  bool poll() { return !backlog_.empty() && flush_all(); }
+  /// Sends the backlog as far as there is capacity, and completes first sends. Returns false if nothing was
+  /// done.
+  bool poll() {
+    const bool left = !leaving_.empty() && complete_left();
+    return (!backlog_.empty() && flush_all()) || left;
+  }
   /// The peers with messages that wait for capacity.
   [[nodiscard]] std::span<const uint32_t> backlog() const { return backlog_; }
   /// Drops the messages to a peer that wait for capacity. Its sends among them stay in flight.
@@ -141,12 +145,21 @@ class Outgoing final : public transport::am::Sender {
   [[gnu::cold]] void time_copy(std::byte* slot, const void* from, uint64_t bytes, uint32_t to, Peer& peer);
   void choose_eager_limit(uint32_t to, Peer& peer);
   [[nodiscard]] bool try_eager(Transfer& t);
+  void await_leaving(Transfer& t);
+  bool complete_left();
 
   core::Instance& instance_;
   Requests& requests_;
   SendProtocols& protocols_;
   Peers::View peers_;
+  struct Leaving {  // an eager send to an unreached peer
+    uint32_t to;
+    core::RequestId send;
+    uint64_t since;  // ns
+  };
   std::vector<uint32_t> backlog_;  // peers with pending messages
+  std::vector<Leaving> leaving_;
+  uint64_t contact_ns_ = 100'000'000;  // longest wait for a first message to leave
   bool check_types_ = false;
 };
 

@@ -115,7 +115,7 @@ bool Outgoing::send_now(const void* from, uint64_t bytes, uint32_t to, int tag, 
   const trace::Range range("p2p.eager");
   if (to == instance_.self || comm.revoked) return false;
   Peer& peer = peers_[to];
-  if (peer.blocked() || !has_credit(to, bytes, peer)) return false;
+  if (peer.blocked() || peer.unreached || !has_credit(to, bytes, peer)) return false;
   const core::ContextId context = comm.context(channel);
   const auto write = [&](std::byte* header, std::byte* payload) {
     new (header) EagerHeader(context, comm.rank(), tag);
@@ -129,6 +129,7 @@ bool Outgoing::send_now(const void* from, uint64_t bytes, uint32_t to, int tag, 
 
 bool Outgoing::send_copied(const void* from, const Transfer& t, Peer& peer) {
   WEFT_ASSERT(!peer.blocked());  // C3
+  if (peer.unreached) return false;
   const auto write = [&](std::byte* header, std::byte* payload) {
     new (header) EagerHeader(t.context, t.comm->rank(), t.tag);
     std::memcpy(payload, from, t.bytes);
@@ -137,6 +138,33 @@ bool Outgoing::send_copied(const void* from, const Transfer& t, Peer& peer) {
   charge(peer, t.bytes);
   count_sent(peer, {t.context, t.comm->rank(), t.tag}, t.bytes);
   return true;
+}
+
+/// Completes the send when its message has left this process. The first message to a peer of another host
+/// waits for a connection, which this process makes while it progresses: a process that sends it, and then
+/// computes, would keep it. Peers that compute themselves do not answer: a wait that times out halves the
+/// limit.
+void Outgoing::await_leaving(Transfer& t) {
+  leaving_.push_back({t.peer, requests_.enlist(t), monotonic_ns()});
+  t.enter(Transfer::State::rts_sent);
+}
+
+bool Outgoing::complete_left() {
+  const uint64_t now = monotonic_ns();
+  std::vector<Leaving> left;
+  std::erase_if(leaving_, [&](const Leaving& of) {
+    Peer& peer = peers_[of.to];
+    if (peer.unreached && !peer.transport->left(of.to)) {
+      if (now - of.since < contact_ns_) return false;
+      contact_ns_ /= 2;
+    }
+    peer.unreached = false;
+    left.push_back(of);
+    return true;
+  });
+  for (const Leaving& of : left)
+    if (Transfer* const t = requests_.find(of.send, of.to, Transfer::State::rts_sent)) requests_.complete(*t);
+  return !left.empty();
 }
 
 bool Outgoing::try_eager(Transfer& t) {
@@ -159,6 +187,8 @@ bool Outgoing::try_eager(Transfer& t) {
   };
   const size_t head = sync ? sizeof(EagerSync) : check_types_ ? sizeof(Header) : EagerHeader::offset(t.bytes);
   if (!write_message(t.peer, peer, head, t.bytes, write)) return false;
+  if (!sync && peer.unreached) [[unlikely]]
+    return await_leaving(t), true;
   if (!sync) return requests_.complete_inline(t), true;
   t.enter(Transfer::State::rts_sent);  // completes on the acknowledgement
   return true;

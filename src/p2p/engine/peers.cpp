@@ -16,7 +16,7 @@ Peers::Peers(core::Instance& instance)
 void Peers::initialise(void* peers, uint32_t id, Peer& peer) {
   const core::Instance& instance = static_cast<Peers*>(peers)->instance_;
   if (id == instance.self) return;
-  peer.remote = !instance.same_host(id);
+  peer.remote = peer.unreached = !instance.same_host(id);
   peer.transport = peer.remote ? static_cast<transport::Transport*>(instance.network) : instance.shm;
 }
 

@@ -53,6 +53,7 @@ struct Peer {
   transport::shm::RingWriter* ring = nullptr;  ///< of `transport`, once found open by Outgoing::commit
   bool initialised = false;                    ///< set by Sparse at first use
   bool remote = false;                         ///< on another host: `transport` is the network
+  bool unreached = false;                      ///< `remote`, and no message is known to have left yet
   bool lost = false;                           ///< has failed, or was forgotten: nothing is sent to it
   core::RequestTable::PeerList requests;       ///< in flight with the peer; posted receives are not listed
   uint64_t eager_max = 0;                      ///< largest eager payload in bytes, as last computed

@@ -58,8 +58,11 @@ class Ofi final : public Network {
   }
   [[nodiscard]] bool remove(Peer peer) override;
   void send_disconnects() override;
-  [[nodiscard]] bool idle() const override {
-    return sends_.in_use() == outstanding_to_lost_ + (reserved_ != nullptr ? 1 : 0);
+  [[nodiscard]] bool left(Peer peer) const override {
+    if (peer == kNoPeer) return sends_.in_use() == outstanding_to_lost_ + (reserved_ != nullptr ? 1 : 0);
+    const Connection* const to = peer < by_peer_.size() ? by_peer_[peer].get() : nullptr;
+    return to == nullptr || to->state == Connection::State::lost ||
+           (to->outstanding == 0 && to->unsent.empty());
   }
   void close() override;
 

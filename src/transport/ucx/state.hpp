@@ -75,7 +75,11 @@ class Ucx final : public Network {
   void watch(Peer peer) override;
   void lose(Peer peer) override;
   [[nodiscard]] bool remove(Peer peer) override;
-  [[nodiscard]] bool idle() const override { return outstanding_bytes_ == 0; }
+  [[nodiscard]] bool left(Peer peer) const override {
+    if (peer == kNoPeer) return outstanding_bytes_ == 0;
+    const Connection* const to = peer < connections_.size() ? connections_[peer].get() : nullptr;
+    return to == nullptr || to->outstanding_bytes == 0 || to->state != Connection::State::open;
+  }
   void send_disconnects() override;
   void close() override;
 
