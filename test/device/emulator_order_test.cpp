@@ -92,8 +92,9 @@ TEST_F(Order, AWaitHoldsTheOtherStreamsOfItsHardwareQueue) {
   enqueue(stream);
   await(0, 1);
   for (size_t i = 0; i < others.size(); ++i) {
-    if (i < 7)  // the stream keeps its queue until the last one has got one
+    if (i < 7) {  // the stream keeps its queue until the last one has got one
       ASSERT_EQ(call("cuStreamWaitValue32_v2", others[i], address_of(&words[2]), 1U, 0U), 0);
+    }
     ASSERT_EQ(call("cuStreamWriteValue32_v2", others[i], address_of(&words[10 + i]), 1U, 0U), 0);
   }
   set(2, 1);
