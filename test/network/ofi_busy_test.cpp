@@ -126,8 +126,8 @@ TEST(OfiBusy, MessageOfABusyProcess) {
   EXPECT_TRUE(all_are(codes, 0)) << text(codes);
 }
 
-/// Opens a second network whose messages libfabric, which has read the variable before, moves by a rendezvous
-/// of its own. The processes of a ring exchange its addresses.
+/// Opens a second network whose large messages libfabric moves by a rendezvous of its own if, as 1.17, it read
+/// the variable when it was loaded; libfabric 2 reads it again. The processes exchange its addresses.
 Process with_rendezvous(Process& first, Peer count) {
   ::setenv("FI_OFI_RXM_BUFFER_SIZE", "65536", 1);
   launch::Job job;
@@ -176,12 +176,13 @@ void receive_overtaken(Process& first, bool dies) {
   };
   const double start = now();
   CHECK(process.deliver_until(handler, [&] { return others == 100; }));
-  CHECK(received == 0 && now() - start < 0.7 * kBusySeconds);
+  CHECK(now() - start < 0.7 * kBusySeconds);
   if (dies) {
     CHECK(process.poll_until([&] { return process.losses.size() == 1; }));
-    CHECK(received == 0 && process.losses[0].first == 2);
+    CHECK(process.losses[0].first == 2);
     process.send(1, "x", 1);
     CHECK(process.deliver_until(handler, [&] { return others == 200; }));
+    CHECK(received == 0 || received == 1 + kSmall);
   } else {
     CHECK(process.deliver_until(handler, [&] { return received == 1 + kSmall; }));
     synchronise(process, 2);
