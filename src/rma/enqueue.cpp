@@ -258,6 +258,8 @@ Status Window::create_notify(int notifications) {
   auto made = Counters::create(*this, static_cast<uint32_t>(notifications));
   if (!made) return std::move(made).error();
   counters = std::move(*made);
+  // Kernels of other hosts that have their handle send messages, which need the counters here.
+  if (!comm->on_one_host()) WEFT_TRY(barrier(*comm));
   has_notifications_ = true;
   return {};
 }

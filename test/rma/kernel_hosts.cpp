@@ -220,6 +220,37 @@ void counters_again() {
   });
 }
 
+/// Kernels put as soon as their rank has a handle, when others, to which a large message is on its way, still
+/// create their notifications.
+void puts_at_once() {
+  constexpr int kRounds = 20, kLarge = 8 << 20;
+  HostWindow window;
+  const auto others = static_cast<uint64_t>(ranks - 1);
+  const std::vector<char> out(kLarge);
+  std::vector<char> in(kLarge);
+  for (int i = 0; i < kRounds && ranks > 1; ++i) {
+    expect_class(MPIX_Win_free_notify(window.win), MPI_SUCCESS, "free_notify");
+    const int distance = 1 + i % (ranks - 1);
+    MPI_Request large[2];
+    MPI_Irecv(in.data(), kLarge, MPI_CHAR, (rank + ranks - distance) % ranks, 0, MPI_COMM_WORLD, &large[0]);
+    MPI_Isend(out.data(), kLarge, MPI_CHAR, (rank + distance) % ranks, 0, MPI_COMM_WORLD, &large[1]);
+    expect_class(MPIX_Win_create_notify(window.win, 1), MPI_SUCCESS, "create_notify");
+    expect_class(MPIX_Win_device_handle(window.win, &window.handle), MPI_SUCCESS, "device_handle");
+    const int64_t value = programs::value(rank, i, 0);
+    window.run(1, [&](KernelWindow in_kernel, int) {
+      for (int to = 0; to < ranks; ++to)
+        if (to != rank)
+          expect(in_kernel.put_notify(Thread(), to, static_cast<uint64_t>(rank), &value, sizeof value, 0) ==
+                     Error::none,
+                 "put_notify at once");
+      expect(in_kernel.wait_notify(Thread(), 0, others) == Error::none, "all puts have come");
+    });
+    MPI_Waitall(2, large, MPI_STATUSES_IGNORE);
+    for (int from = 0; from < ranks; ++from)
+      expect(from == rank || window.words()[from] == programs::value(from, i, 0), "a put at once");
+  }
+}
+
 /// Rank 0 alone has memory: the others put into it, and it notifies them.
 void one_memory() {
   const HostWindow window(4, rank == 0);
@@ -296,6 +327,7 @@ int main(int argc, char** argv) {
   with_the_host();
   tests_in_turn();
   counters_again();
+  puts_at_once();
   one_memory();
   refusals();
   return weft::test::finish(failures);
