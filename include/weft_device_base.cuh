@@ -189,10 +189,11 @@ WEFT_DEVICE_FUNCTION uint64_t now_ns() {
 #endif
 }
 
-/// In a long wait: lets other threads of the host run.
+/// In a long wait: lets other threads of the host run. Threads that yield without an end can keep those of
+/// other sessions from the cores for half a minute (Linux 6.18).
 WEFT_DEVICE_FUNCTION void pause() {
 #ifndef __CUDACC__
-  std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
 #endif
 }
 
