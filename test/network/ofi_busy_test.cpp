@@ -126,8 +126,8 @@ TEST(OfiBusy, MessageOfABusyProcess) {
   EXPECT_TRUE(all_are(codes, 0)) << text(codes);
 }
 
-/// Opens a second network whose large messages libfabric moves by a rendezvous of its own if, as 1.17, it read
-/// the variable when it was loaded; libfabric 2 reads it again. The processes exchange its addresses.
+/// Opens a second network whose large messages libfabric moves by a rendezvous of its own if, as 1.17, it
+/// read the variable when it was loaded; libfabric 2 reads it again. The processes exchange its addresses.
 Process with_rendezvous(Process& first, Peer count) {
   ::setenv("FI_OFI_RXM_BUFFER_SIZE", "65536", 1);
   launch::Job job;
