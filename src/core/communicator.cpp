@@ -33,7 +33,9 @@ bool Communicator::valid_id(const Instance& instance, ContextId id) {
 }
 
 Communicator* Communicator::create(Instance& owner, ContextId id, Ref<Group> local, Ref<Group> remote) {
-  return slab().create(owner, id, std::move(local), std::move(remote));
+  Communicator* const made = slab().create(owner, id, std::move(local), std::move(remote));
+  if (made != nullptr) owner.failures.known(*made);
+  return made;
 }
 
 Slab<Communicator>& Communicator::slab() {
@@ -61,9 +63,9 @@ void Communicator::settle(ContextId final_id, Ref<Group> local_group, Ref<Group>
   rank_ = group->rank();
   size_ = group->size();
   on_one_host_ = -1;
-  if (!instance.processes.any_others()) [[likely]]
-    return;
-  for (const ProcessId process : left_out) instance.processes.release(process);
+  if (instance.processes.any_others()) [[unlikely]]
+    for (const ProcessId process : left_out) instance.processes.release(process);
+  instance.failures.known(*this);
 }
 
 void Communicator::destroy() {

@@ -57,6 +57,12 @@ class FailureDetector {
   /// The same by context id; the communicator may still be under construction here, or freed.
   bool revoke(ContextId id);
 
+  /// The id of a communicator has become known here: revokes it if that was learnt before.
+  void known(Communicator& comm) {
+    if (!unknown_revoked_.empty()) [[unlikely]]
+      (void)revoked(comm);
+  }
+
   /// Makes `part` a communicator for steps of operations on `whole`, with which it is revoked: at once if
   /// `whole` has been revoked already, or before it was known here.
   void make_part(Communicator& part, Communicator& whole);

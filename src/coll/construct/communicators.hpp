@@ -91,7 +91,7 @@ struct SplitEntry {
 [[nodiscard]] Status check_subset(const core::Group& group, const core::Group& whole);
 
 /// Starts the broadcast of the child's context id to all ranks of the parent. A given `algorithm` replaces
-/// the broadcast and gets the child as its send operand.
+/// the broadcast.
 [[nodiscard]] Result<PendingChild> start_context_broadcast(core::Communicator& parent,
                                                            core::Communicator& child,
                                                            const Algorithm* algorithm = nullptr);

@@ -100,7 +100,7 @@ Result<std::vector<T>> exchange_lists(Communicator& intercomm, const std::vector
 }
 
 /// Agreement on the context ids of a duplicate: the leader of the lower side sends them to the other leader;
-/// both broadcast them. `send.address` is the child, `recv` its id.
+/// both broadcast them. `recv`: the id of the child.
 Round agree_on_context(const Call& call, int round, Stage& stage) {
   Communicator& parent = *call.comm;
   const bool makes = lower_side(parent);
@@ -113,7 +113,7 @@ Round agree_on_context(const Call& call, int round, Stage& stage) {
   inner.comm = parent.local.get();
   const Round result = select::local_group_round(inner, call, round, stage);
   if (result == Round::done) {
-    auto& child = *static_cast<Communicator*>(call.send.address);
+    Communicator& child = *call.child;
     child.local->id = local_context(child.instance, child.id, *child.group, *child.remote_group);
   }
   return result;

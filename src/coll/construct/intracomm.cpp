@@ -127,7 +127,7 @@ Result<PendingChild> start_context_broadcast(Communicator& parent, Communicator&
   call.rank = parent.rank();
   call.size = parent.size();
   const p2p::Buffer id = packed(&child.id, sizeof(ContextId));
-  if (algorithm != nullptr) call.send.address = &child;
+  call.child = &child;
   call.recv.address = id.address;
   call.recv.count = id.count;
   call.recv.type = id.type;

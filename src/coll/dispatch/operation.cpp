@@ -41,7 +41,10 @@ Error section_error() {
 }  // namespace
 
 Operation::Operation(const Call& call, int tag, const Algorithm& algorithm)
-    : Request(Kind::collective), call_copy_(copy_arrays(call)), schedule_(call_copy_, tag, algorithm) {
+    : Request(Kind::collective),
+      child_(core::Ref<core::Communicator>::share(call.child)),
+      call_copy_(copy_arrays(call)),
+      schedule_(call_copy_, tag, algorithm) {
   comm = call_copy_.comm;
   comm->retain();
   if (call_copy_.op != nullptr) call_copy_.op->retain();
@@ -176,6 +179,8 @@ void Operation::run_by_messages() {
 }
 
 void Operation::end(Status outcome) {
+  if (child_) [[unlikely]]
+    comm->instance.failures.known(*child_);
   if (outcome.ok())
     finish();
   else

@@ -56,6 +56,7 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
   /// Polls until the cause of an error is known, and the vote of the call.
   void finish_schedule();
 
+  const core::Ref<core::Communicator> child_;  // of Call::child
   std::vector<int64_t> counts_[4];
   std::vector<const datatype::Datatype*> types_[2];
   Call call_copy_;

@@ -107,6 +107,7 @@ struct Call {
   bool scaled = false;  ///< `op` scales: dispatch/scaled.hpp makes it a sum
   Operand send, recv;
   core::Op* op = nullptr;
+  core::Communicator* child = nullptr;  ///< on whose id a nonblocking call agrees (start_context_broadcast())
   int64_t results = 0;  ///< reductions: elements of this rank's result; the input has send.count
   uint64_t bytes =
       0;  ///< size for selection, equal on all ranks: one block of gather, scatter, allgather and
