@@ -146,23 +146,30 @@ Status Counters::attach(const std::vector<Record>& in) {
   return {};
 }
 
-Result<std::unique_ptr<Counters>> Counters::create(Window& window, uint32_t notifications) {
-  std::unique_ptr<Counters> made(new Counters(window, notifications));
-  Status own = made->allocate();
-  std::vector<Record> out(made->peers_.size()), in(made->peers_.size());
-  if (own.ok()) own = made->make_keys(out);
+Status Counters::create(Window& window, uint32_t notifications) {
+  window.counters.reset(new Counters(window, notifications));
+  Status made = window.counters->share();
+  if (!made.ok()) window.counters.reset();
+  return made;
+}
+
+/// A peer that has the records of all may send messages to these counters before this process has them.
+Status Counters::share() {
+  Status own = allocate();
+  std::vector<Record> out(peers_.size()), in(peers_.size());
+  if (own.ok()) own = make_keys(out);
   for (Record& record : out) {
-    record.notifications = notifications;
+    record.notifications = notifications_;
     record.failed = own.ok() ? 0 : 1;
   }
-  WEFT_TRY(exchange(coll::Collective::alltoall, *window.comm, out.data(), in.data(), sizeof(Record)));
+  WEFT_TRY(exchange(coll::Collective::alltoall, *window_.comm, out.data(), in.data(), sizeof(Record)));
   Status all = own.ok() ? Status() : Status(own.error().copy());
   for (size_t i = 0; i < in.size() && all.ok(); ++i)
     if (in[i].failed != 0)
       all = Error(Errc::no_mem, "rank " + std::to_string(i) + " could not provide its notification counters");
-  if (all.ok()) own = made->attach(in);
-  if (all.ok() && own.ok()) return made;
-  (void)made->withdraw();
+  if (all.ok()) own = attach(in);
+  if (all.ok() && own.ok()) return {};
+  (void)withdraw();
   return all.ok() ? std::move(own).error() : std::move(all).error();
 }
 

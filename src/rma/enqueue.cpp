@@ -255,11 +255,7 @@ Status Window::create_notify(int notifications) {
   if (counters != nullptr && has_notifications_)
     return Error(Errc::window, "win has notifications already: call MPIX_Win_free_notify first");
   WEFT_TRY(drop_counters());
-  auto made = Counters::create(*this, static_cast<uint32_t>(notifications));
-  if (!made) return std::move(made).error();
-  counters = std::move(*made);
-  // Kernels of other hosts that have their handle send messages, which need the counters here.
-  if (!comm->on_one_host()) WEFT_TRY(barrier(*comm));
+  WEFT_TRY(Counters::create(*this, static_cast<uint32_t>(notifications)));
   has_notifications_ = true;
   return {};
 }
@@ -290,10 +286,7 @@ Status Window::drop_counters() {
 /// Collective: counters for barriers in streams.
 Status Window::create_stream_counters() {
   if (!stream || !stream->gpu) return {};
-  auto made = Counters::create(*this, 0);
-  if (!made) return std::move(made).error();
-  counters = std::move(*made);
-  return {};
+  return Counters::create(*this, 0);
 }
 
 /// Waits until the stream of the window has executed all operations.

@@ -69,7 +69,8 @@ void Messages::on_kernel_flush(core::ProcessId source, const KernelFlushMessage&
     return send(source, {bytes, bytes + sizeof answer});
   }
   KernelQueue* const queue = window->counters == nullptr ? nullptr : window->counters->queue();
-  if (queue != nullptr) queue->flushed(rank, message.number, message.failed != 0);
+  if (queue == nullptr) return count_stale();
+  queue->flushed(rank, message.number, message.failed != 0);
 }
 
 void Messages::send_atomic(Operation& operation, uint64_t offset, const std::byte* in,

@@ -17,6 +17,14 @@ using KernelWindow = weft::device::Window;
 inline constexpr size_t kWords = 2 * programs::kHalf;
 inline constexpr size_t kBytes = kWords * sizeof(int64_t);
 
+/// Runs a kernel of `threads` blocks on a window while the host is outside of MPI.
+inline void run_kernel(void* handle, int threads, const std::function<void(KernelWindow, int)>& body) {
+  const EmulatedHandle emulated(handle);
+  std::vector<std::thread> blocks;
+  for (int i = 0; i < threads; ++i) blocks.emplace_back([&, i] { body(KernelWindow(emulated.get()), i); });
+  for (std::thread& block : blocks) block.join();
+}
+
 struct HostWindow {
   /// `has_memory`: whether this rank has memory in the window.
   explicit HostWindow(int notifications = 4, bool has_memory = true) : memory(Kind::device, kBytes, device) {
@@ -33,12 +41,8 @@ struct HostWindow {
   void free() {
     if (win != MPI_WIN_NULL) expect_class(MPI_Win_free(&win), at_free, "free");
   }
-  /// Runs a kernel of `threads` blocks while the host is outside of MPI.
   void run(int threads, const std::function<void(KernelWindow, int)>& body) const {
-    const EmulatedHandle emulated(handle);
-    std::vector<std::thread> blocks;
-    for (int i = 0; i < threads; ++i) blocks.emplace_back([&, i] { body(KernelWindow(emulated.get()), i); });
-    for (std::thread& block : blocks) block.join();
+    run_kernel(handle, threads, body);
   }
   [[nodiscard]] int64_t* words() const {
     return static_cast<int64_t*>(EmulatedHandle::alias(reinterpret_cast<uint64_t>(memory.data()), kBytes));

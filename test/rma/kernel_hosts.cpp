@@ -220,20 +220,32 @@ void counters_again() {
   });
 }
 
-/// Kernels put as soon as their rank has a handle, when others, to which a large message is on its way, still
-/// create their notifications.
+/// A large message from each rank to the rank `distance` behind it: the next messages of the pair come late.
+class BusyConnections {
+ public:
+  explicit BusyConnections(int distance) {
+    static const std::vector<char> out(kLarge);
+    static std::vector<char> in(kLarge);
+    MPI_Irecv(in.data(), kLarge, MPI_CHAR, (rank + ranks - distance) % ranks, 0, MPI_COMM_WORLD, &large_[0]);
+    MPI_Isend(out.data(), kLarge, MPI_CHAR, (rank + distance) % ranks, 0, MPI_COMM_WORLD, &large_[1]);
+  }
+  ~BusyConnections() { MPI_Waitall(2, large_, MPI_STATUSES_IGNORE); }
+  BusyConnections(const BusyConnections&) = delete;
+  BusyConnections& operator=(const BusyConnections&) = delete;
+
+ private:
+  static constexpr int kLarge = 8 << 20;
+  MPI_Request large_[2];
+};
+
+/// Kernels put as soon as their rank has a handle, when others still create their notifications.
 void puts_at_once() {
-  constexpr int kRounds = 20, kLarge = 8 << 20;
+  constexpr int kRounds = 20;
   HostWindow window;
   const auto others = static_cast<uint64_t>(ranks - 1);
-  const std::vector<char> out(kLarge);
-  std::vector<char> in(kLarge);
   for (int i = 0; i < kRounds && ranks > 1; ++i) {
     expect_class(MPIX_Win_free_notify(window.win), MPI_SUCCESS, "free_notify");
-    const int distance = 1 + i % (ranks - 1);
-    MPI_Request large[2];
-    MPI_Irecv(in.data(), kLarge, MPI_CHAR, (rank + ranks - distance) % ranks, 0, MPI_COMM_WORLD, &large[0]);
-    MPI_Isend(out.data(), kLarge, MPI_CHAR, (rank + distance) % ranks, 0, MPI_COMM_WORLD, &large[1]);
+    const BusyConnections busy(1 + i % (ranks - 1));
     expect_class(MPIX_Win_create_notify(window.win, 1), MPI_SUCCESS, "create_notify");
     expect_class(MPIX_Win_device_handle(window.win, &window.handle), MPI_SUCCESS, "device_handle");
     const int64_t value = programs::value(rank, i, 0);
@@ -245,9 +257,26 @@ void puts_at_once() {
                  "put_notify at once");
       expect(in_kernel.wait_notify(Thread(), 0, others) == Error::none, "all puts have come");
     });
-    MPI_Waitall(2, large, MPI_STATUSES_IGNORE);
     for (int from = 0; from < ranks; ++from)
       expect(from == rank || window.words()[from] == programs::value(from, i, 0), "a put at once");
+  }
+}
+
+/// The same with barriers, for which windows on communicators with a stream have counters from the start.
+void barriers_at_once() {
+  constexpr int kRounds = 20;
+  const StreamComm stream;
+  const Buffer memory(Kind::device, kBytes, device);
+  for (int i = 0; i < kRounds && ranks > 1; ++i) {
+    const BusyConnections busy(1 + i % (ranks - 1));
+    MPI_Win win;
+    void* handle = nullptr;
+    MPI_Win_create(memory.data(), kBytes, sizeof(int64_t), MPI_INFO_NULL, stream.comm, &win);
+    expect_class(MPIX_Win_device_handle(win, &handle), MPI_SUCCESS, "device_handle");
+    run_kernel(handle, 1, [](KernelWindow in_kernel, int) {
+      expect(in_kernel.barrier(Thread()) == Error::none, "a barrier at once");
+    });
+    MPI_Win_free(&win);
   }
 }
 
@@ -328,6 +357,7 @@ int main(int argc, char** argv) {
   tests_in_turn();
   counters_again();
   puts_at_once();
+  barriers_at_once();
   one_memory();
   refusals();
   return weft::test::finish(failures);
