@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.hpp"
+#include "base/config.hpp"
 #include "base/published.hpp"
 #include "device/queue/submission_batcher.hpp"
 #include "launch/cpus.hpp"
@@ -19,10 +21,27 @@ namespace weft::p2p {
 namespace {
 
 constexpr uint32_t kRoundsPerNetworkPoll = 8;
+constexpr size_t kLastPolls = 64, kMessagesPerPoll = 64;
+constexpr uint64_t kNsPerUs = 1000;
+
+config::Size late_messages_us{
+    "net.late_messages_us", 0, 0, 1'000'000,
+    "Longest time in microseconds for which arrived messages of a peer are held "
+    "back, at random, so that messages of different peers arrive in rare orders; 0: "
+    "none are."};
+
+std::unique_ptr<transport::am::LateDelivery> late_delivery(core::Instance& instance) {
+  if (late_messages_us == 0) return nullptr;
+  return std::make_unique<transport::am::LateDelivery>(instance.handlers, late_messages_us * kNsPerUs,
+                                                       static_cast<uint64_t>(::getpid()));
+}
 
 }  // namespace
 
-Connections::Connections(core::Instance& instance) : instance_(instance) {
+Connections::Connections(core::Instance& instance)
+    : instance_(instance),
+      late_(late_delivery(instance)),
+      receiver_(late_ != nullptr ? static_cast<transport::Receiver&>(*late_) : instance.handlers) {
   if (connected()) publish_waits();
 }
 
@@ -100,7 +119,19 @@ void Connections::count_cores() {
 
 bool Connections::poll_open(bool shm_progressed) {
   if (shm_progressed && ++network_rounds_ % kRoundsPerNetworkPoll != 0) return false;
-  return network_->poll(instance_.handlers, device::SubmissionBatcher::kMaxMessages) != 0;
+  return network_->poll(receiver_, device::SubmissionBatcher::kMaxMessages) != 0;
+}
+
+bool Connections::deliver_late() { return late_->deliver_due(monotonic_ns()); }
+
+void Connections::read_last_messages() {
+  for (size_t i = 0; i < kLastPolls && shm_->poll(receiver_, kMessagesPerPoll) != 0;) ++i;
+  if (late_ != nullptr) late_->deliver_all();
+}
+
+void Connections::forget(core::ProcessId process) {
+  if (late_ != nullptr) late_->forget(process);
+  if (addresses_ != nullptr) addresses_->remove(process);
 }
 
 Status Connections::open_segment() {

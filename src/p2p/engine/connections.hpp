@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/instance.hpp"
+#include "transport/am/late_delivery.hpp"
 #include "transport/network.hpp"
 #include "transport/shm/shm.hpp"
 
@@ -35,12 +36,17 @@ class Connections {
   void count_cores();
   /// Delivers up to `max_messages` messages of this host. Returns false if there was none.
   [[nodiscard]] bool poll_shm(size_t max_messages) {
-    return shm_ != nullptr && shm_->poll(instance_.handlers, max_messages) != 0;
+    const bool late = late_ != nullptr && deliver_late();
+    return (shm_ != nullptr && shm_->poll(receiver_, max_messages) != 0) || late;
   }
   /// The same for other hosts. While shared memory progresses, the network is polled seldom.
   [[nodiscard]] bool poll_network(bool shm_progressed) {
     return network_ != nullptr && poll_open(shm_progressed);
   }
+  /// Delivers the last messages of processes of this host that have ended.
+  void read_last_messages();
+  /// A process of another job is no longer known.
+  void forget(core::ProcessId process);
   /// Returns whether no operation of the network is in flight.
   [[nodiscard]] bool network_idle() const { return network_ == nullptr || network_->idle(); }
   /// Sends disconnect notices, so that peers report no failure. The network is closed at process exit.
@@ -51,12 +57,15 @@ class Connections {
  private:
   void publish_waits();
   [[nodiscard]] bool poll_open(bool shm_progressed);
+  [[nodiscard]] bool deliver_late();
 
   core::Instance& instance_;
-  std::unique_ptr<transport::shm::Shm> shm_;           // null: no other process on this host
-  std::unique_ptr<transport::AddressBook> addresses_;  // of the network
-  std::unique_ptr<transport::Network> network_;        // null: no process on another host
-  uint32_t network_rounds_ = 0;                        // since the network was last polled
+  const std::unique_ptr<transport::am::LateDelivery> late_;  // null: no message is held back
+  transport::Receiver& receiver_;                            // of all messages
+  std::unique_ptr<transport::shm::Shm> shm_;                 // null: no other process on this host
+  std::unique_ptr<transport::AddressBook> addresses_;        // of the network
+  std::unique_ptr<transport::Network> network_;              // null: no process on another host
+  uint32_t network_rounds_ = 0;                              // since the network was last polled
 };
 
 }  // namespace weft::p2p

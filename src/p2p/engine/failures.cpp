@@ -15,8 +15,6 @@
 namespace weft::p2p {
 namespace {
 
-constexpr size_t kLastPolls = 64, kMessagesPerPoll = 64;  // of shared memory, after the end of a process
-
 Error departure_error(uint32_t peer) {
   return Error(Errc::proc_aborted,
                "process " + std::to_string(peer) +
@@ -70,7 +68,7 @@ void Failures::on_failure(uint32_t source) {
   Peer& peer = engine_.peers[source];
   engine_.outgoing.lose(peer);  // its eager sends are listed, too
   engine_.delivery.check_sources();
-  if (!peer.remote) read_last_messages();
+  if (!peer.remote) engine_.connections.read_last_messages();
   engine_.requests.for_each_with(peer, [&](Transfer& t) { abort(t, loss_error(instance, source)); });
   if (peer.remote) instance.network->lose(source);
   engine_.puts->abort_peer(source);
@@ -97,18 +95,12 @@ void Failures::end_departed() {
   bool any = std::any_of(backlog.begin(), backlog.end(), departed);
   engine_.requests.for_each([&](const Transfer& t) { any |= departed(t.peer); });
   if (!any) return;
-  read_last_messages();
+  engine_.connections.read_last_messages();
   for (const uint32_t peer : engine_.outgoing.backlog())
     if (departed(peer)) engine_.outgoing.drop_backlog(engine_.peers[peer]);
   engine_.requests.for_each([&](Transfer& t) {
     if (departed(t.peer)) abort(t, departure_error(t.peer));
   });
-}
-
-/// Messages that a process of this host had sent before its end are received before its requests end.
-void Failures::read_last_messages() {
-  core::Instance& instance = engine_.instance;
-  for (size_t i = 0; i < kLastPolls && instance.shm->poll(instance.handlers, kMessagesPerPoll) != 0;) ++i;
 }
 
 void Failures::fail_posted(uint32_t peer) {

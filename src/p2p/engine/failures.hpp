@@ -47,7 +47,6 @@ class Failures {
  private:
   void abort(Transfer& t, Error error);
   void fail_posted(uint32_t peer);
-  void read_last_messages();
   [[nodiscard]] std::optional<uint32_t> unacknowledged_failure(const core::Communicator& comm) const;
   void interrupt(Transfer& t, uint32_t failed) const;
 

@@ -127,7 +127,7 @@ void JobConnections::forget(core::ProcessId process) {
   engine_.gpudirect.forget_peer(process);
   instance_.failures.forget(process);
   if (instance_.shm != nullptr) instance_.shm->remove(process);
-  if (transport::AddressBook* const addresses = engine_.connections.addresses()) addresses->remove(process);
+  engine_.connections.forget(process);
   others_.erase(process);
   if (others_.empty()) engine_.connections.count_cores();
 }
