@@ -23,6 +23,7 @@ int PMPIX_Explain_window(const char* query, char* text, int size, int* length);
 int PMPIX_Job_by_store(int rank, int size, const char* name, MPIX_Store_put* put, MPIX_Store_get* get,
                        void* state);
 int PMPIX_Job_name(char* text, int size, int* length);
+int PMPIX_Job_allow_exit(double seconds);
 int PMPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int value_size);
 int PMPIX_Stream_create(MPI_Info info, MPIX_Stream* stream);
 int PMPIX_Stream_free(MPIX_Stream* stream);

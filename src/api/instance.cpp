@@ -5,6 +5,7 @@
 
 #include <mpi.h>
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -25,6 +26,7 @@
 #include "api/memory_kinds.hpp"
 #include "api/process.hpp"
 #include "api/summary.hpp"
+#include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/counters.hpp"
 #include "base/log.hpp"
@@ -54,6 +56,7 @@ namespace {
 
 constexpr core::ContextId kWorldContext = core::kContextStep,
                           kSelfContext = 2 * core::kContextStep;  // below all ids of new_contexts()
+constexpr uint64_t kExitLockTimeoutNs = 1'000'000'000;
 int world_thread_level = MPI_THREAD_SINGLE;
 pthread_t main_thread;
 
@@ -153,6 +156,27 @@ void disconnect_at_exit() {
   std::atexit([] {
     if (process == ::getpid() && g_state.load() == State::finalized) disconnect_from_launcher();
   });
+}
+
+/// Takes the instance lock. Returns no lock if another thread keeps it, e.g. while it awaits the
+/// interpreter of a program that ends.
+std::unique_lock<core::InstanceLock> lock_at_exit(core::Instance& instance) {
+  std::unique_lock<core::InstanceLock> lock(instance.lock, std::defer_lock);
+  const uint64_t end = monotonic_ns() + kExitLockTimeoutNs;
+  while (!lock.try_lock() && monotonic_ns() < end) ::sched_yield();
+  return lock;
+}
+
+/// The other processes find this one ended, and do not wait for it; the launcher must not end them. After
+/// MPI_Init the program owes MPI_Finalize.
+void leave_job(int status, void*) {
+  if (status != 0 || g_state.load() != State::running || world.load() == World::running) return;
+  const auto lock = lock_at_exit(*g_instance);
+  if (lock)
+    disconnect_from_launcher();
+  else
+    log::write(log::Level::error,
+               "a thread is inside of MPI at exit: the launcher takes this process for failed");
 }
 
 /// For a trace of several hosts. An error is one of a process or of the network, which later calls report.
@@ -295,6 +319,12 @@ void log_counters() {
     if (const uint64_t value = counter->value(); value != 0)
       log::write(log::Level::debug, "counter %s: %llu %s (%s)", counter->name(),
                  static_cast<unsigned long long>(value), counters::name_of(counter->unit()), counter->help());
+}
+
+void allow_exit() {
+  launch::continue_on_failure();
+  static const int registered = ::on_exit(leave_job, nullptr);
+  (void)registered;
 }
 
 void release_instance() {

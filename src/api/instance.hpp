@@ -25,5 +25,7 @@ void start_progress_thread();
 [[nodiscard]] Status take_locks();
 /// Removes a user. After the last one MPI is finalized until the next acquire_instance().
 void release_instance();
+/// From now on the process may leave the job by exit(0) while sessions are open.
+void allow_exit();
 
 }  // namespace weft::api

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Job: the function of weft.h that starts a job by a key-value store of the program.
+// Job: the functions of weft.h that start a job by a key-value store of the program, and let processes leave.
 #include <weft.h>
 
 #include <cstring>
@@ -8,7 +8,10 @@
 
 #include "api/entry_point.hpp"
 #include "api/extension.hpp"
+#include "api/instance.hpp"
+#include "base/clock.hpp"
 #include "launch/store/store.hpp"
+#include "p2p/p2p.hpp"
 
 namespace {
 
@@ -19,6 +22,7 @@ using weft::Status;
 
 constexpr size_t kMaxName = 64;
 constexpr size_t kTypicalValueBytes = 1024;
+constexpr double kMaxDrainSeconds = 1e6;
 
 Status put_value(MPIX_Store_put* put, void* state, const std::string& key, std::string_view value) {
   if (put(state, key.c_str(), value.data(), static_cast<int>(value.size())) == 0) return {};
@@ -36,6 +40,14 @@ Result<std::string> get_value(MPIX_Store_get* get, void* state, const std::strin
     value.resize(static_cast<size_t>(bytes));
     if (complete) return value;
   }
+}
+
+Status allow_exit(double seconds) {
+  weft::api::allow_exit();
+  weft::core::Instance& instance = *weft::api::g_instance;
+  if (weft::p2p::connected(instance))
+    weft::p2p::drain(instance, weft::monotonic_ns() + static_cast<uint64_t>(seconds * 1e9));
+  return {};
 }
 
 }  // namespace
@@ -59,5 +71,12 @@ WEFT_EXPORT int PMPIX_Job_by_store(int rank, int size, const char* name, MPIX_St
 }
 WEFT_ALIAS(MPIX_Job_by_store,
            (int rank, int size, const char* name, MPIX_Store_put* put, MPIX_Store_get* get, void* state));
+
+WEFT_EXPORT int PMPIX_Job_allow_exit(double seconds) {
+  if (!(seconds >= 0 && seconds <= kMaxDrainSeconds)) return MPI_ERR_ARG;
+  weft::api::EntryPoint entry("MPIX_Job_allow_exit");
+  return guarded(entry, [&] { return entry.finish(allow_exit(seconds)); });
+}
+WEFT_ALIAS(MPIX_Job_allow_exit, (double seconds));
 
 }  // extern "C"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <atomic>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@ namespace weft::launch {
 
 namespace {
 
-config::Choice continue_on_failure{
+config::Choice continues{
     "launch.continue_on_failure",
     0,
     {"off", "on"},
@@ -34,6 +35,8 @@ config::Choice singleton_processes{
     "rank 0 of 1. off: none. second: a process whose rank another process has at that time. on: all.",
     "a script runs several MPI programs at once below one rank (second), or a program alone inside of a job "
     "(on)"};
+
+std::atomic<bool> program_continues{false};
 
 /// In secure execution: the environment must not choose the descriptor, the socket or the PMIx plug-ins that
 /// a program with more privileges uses. Running alone would be a wrong job, so it is an error.
@@ -89,7 +92,11 @@ Result<std::unique_ptr<Exchange>> connect() {
   return split_hosts(std::move(*exchange));
 }
 
-bool continues_on_failure() { return continue_on_failure.is("on") || store::is_available(); }
+bool continues_on_failure() {
+  return continues.is("on") || store::is_available() || program_continues.load(std::memory_order_relaxed);
+}
+
+void continue_on_failure() { program_continues.store(true, std::memory_order_relaxed); }
 
 void scrub_environment() {
   std::vector<std::string> names;

@@ -101,8 +101,10 @@ class Exchange {
 /// Variables that imply further processes without a reachable launcher are an error.
 [[nodiscard]] Result<std::unique_ptr<Exchange>> connect();
 
-/// Returns whether the launcher lets the other processes of the job go on after one has failed.
+/// Returns whether the other processes of the job go on after one has ended.
 [[nodiscard]] bool continues_on_failure();
+/// From now on they do: a process may leave the job alone.
+void continue_on_failure();
 
 /// Removes the launcher's variables from the environment, so that an MPI program started by this process is a
 /// separate job. Call once, after connect() and while the process is single-threaded.

@@ -415,4 +415,6 @@ void quiesce(core::Instance& instance) {
   engine.close_device();
 }
 
+void drain(core::Instance& instance, uint64_t end_ns) { engine_of(instance).drain(end_ns); }
+
 }  // namespace weft::p2p

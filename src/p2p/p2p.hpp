@@ -26,6 +26,8 @@ struct UnexpectedMessage;  ///< after a matched probe, the object behind an MPI_
 [[nodiscard]] bool connected(const core::Instance& instance);
 /// Completes all traffic and releases device memory; communication may start again afterwards.
 void quiesce(core::Instance& instance);
+/// Progresses until all outgoing traffic of this process has left, until monotonic_ns() is `end_ns` at most.
+void drain(core::Instance& instance, uint64_t end_ns);
 
 /// From now on messages of the program carry the signatures of their datatypes, and a receive of another type
 /// fails: WEFT_CHECK=on.

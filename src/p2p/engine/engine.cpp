@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "p2p/engine/engine.hpp"
 
+#include "base/clock.hpp"
 #include "p2p/message/events.hpp"
 
 namespace weft::p2p {
@@ -62,7 +63,7 @@ void Engine::close_device() {
   bounce_pool.close();
 }
 
-void Engine::drain() {
+void Engine::drain(uint64_t end_ns) {
   const auto drained = [&] {
     return outgoing.backlog().empty() && !requests.any_send_polled() && copies.idle() &&
            bounce_pool.gets.used() == 0 && connections.network_idle();
@@ -70,7 +71,7 @@ void Engine::drain() {
   core::wait_until(instance, [&] {
     if (drained()) return true;
     failures.end_departed();
-    return drained();
+    return drained() || (end_ns != UINT64_MAX && monotonic_ns() >= end_ns);
   });
 }
 

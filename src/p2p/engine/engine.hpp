@@ -41,9 +41,9 @@ class Engine final : public core::Poller, private ReceivePaths {
 
   bool poll() override;
   [[nodiscard]] bool idle() const override;
-  /// Progresses until all outgoing traffic of this process has left. A backlog to a process that has failed
-  /// or left MPI is dropped.
-  void drain();
+  /// Progresses until all outgoing traffic of this process has left, until monotonic_ns() is `end_ns` at
+  /// most. A backlog to a process that has failed or left MPI is dropped.
+  void drain(uint64_t end_ns = UINT64_MAX);
   /// Releases GPU memory and mappings.
   void close_device();
   [[nodiscard]] transport::cuda_ipc::Exporter& exporter() { return instance.memory->exporter(); }
