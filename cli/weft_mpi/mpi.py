@@ -34,12 +34,13 @@ STORE_PUT = ctypes.CFUNCTYPE(
 STORE_GET = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_int
 )
-# Types of parameters: h handle, p address, i int, c MPI_Count, P address of a handle or number, s text.
+# Types of parameters: h handle, p address, i int, c MPI_Count, d double, P address of a handle or number, s text.
 TYPES = {
     "h": ctypes.c_void_p,
     "p": ctypes.c_void_p,
     "i": ctypes.c_int,
     "c": ctypes.c_longlong,
+    "d": ctypes.c_double,
     "P": ctypes.c_void_p,
     "s": ctypes.c_char_p,
 }
@@ -90,6 +91,7 @@ FUNCTIONS = {
     "MPIX_Comm_get_failed": "hP",
     "MPIX_Last_error_message": "piP",
     "MPIX_Job_name": "piP",
+    "MPIX_Job_allow_exit": "d",
     "MPIX_Comm_is_revoked": "hP",
     "MPI_Info_create": "P",
     "MPI_Info_set": "hss",

@@ -16,10 +16,7 @@ from weft_mpi import mpi
 
 STATE_KEY, NAME_KEY, PLACE_KEY, VALUE_KEY = "weft/state", "weft/name", "weft/place", "weft/value"
 NEW = b"new"
-UNDESTROYED = (
-    "weft: this process ends without torch.distributed.destroy_process_group(): the launcher takes it for failed, and may end "
-    "the processes that still run. Call that function at the end of the program\n"
-)
+SENT_TIMEOUT = 5.0  # seconds that a process waits at exit until what it has sent has left it
 
 
 def root_of(store):
@@ -163,6 +160,7 @@ class Job:
         check(self.library.Group_size(self.world, ctypes.byref(size)))
         self.rank, self.size = rank.value, size.value
         self.name = self.library.text(self.library.Job_name)
+        check(self.library.Job_allow_exit(0.0))
         self.pid = os.getpid()
         atexit.register(self.close)
 
@@ -173,13 +171,13 @@ class Job:
 
     def close(self) -> None:
         """Leaves MPI at exit. A process that has not destroyed its process groups counts as failed for the others, so that
-        they do not wait for it."""
+        they do not wait for it, and as ended for the launcher, which lets them go on."""
         if self.inherited:
             return
         if self.communicators == 0:
             self.library.Session_finalize(ctypes.byref(self.session))
-        elif self.started_by_launcher and getattr(sys, "last_value", None) is None:  # no exception ends the program
-            sys.stderr.write(UNDESTROYED)
+        elif getattr(sys, "last_value", None) is None:  # no exception ends the program
+            self.library.Job_allow_exit(SENT_TIMEOUT)
 
     def on_one_host(self) -> bool:
         """Returns whether all processes of the job share a host."""

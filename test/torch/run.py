@@ -210,14 +210,23 @@ class Torch(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             command = ["mpiexec", "-n", "2", "python", os.path.join(HERE, "process_group.py"), "again"]
             self.run_in(*command, TEST_FOLDER=folder)
-        # Without destroy_process_group mpiexec ends the job; the program says why.
-        code = "import torch.distributed as dist; dist.init_process_group('weft'); dist.barrier()"
-        printed = self.run_in("mpiexec", "-n", "2", "python", "-c", code, status=1)
-        self.assertIn("this process ends without torch.distributed.destroy_process_group()", printed)
-        printed = self.run_in("mpiexec", "-n", "2", "python", "-c", code + "; dist.destroy_process_group()")
-        self.assertNotIn("weft:", printed)
-        printed = self.run_in("mpiexec", "-n", "2", "python", "-c", code + "; raise ValueError", status=1)
-        self.assertNotIn("destroy_process_group", printed)
+
+    def test_leaving(self):
+        """Processes end one by one without destroy_process_group; who needs a process that has left gets an exception."""
+        leaving = os.path.join(HERE, "leaving.py")
+        for launcher in (["mpiexec", "-n", "3", "python"], ["torchrun", "--nproc-per-node", "3"]):
+            for how, word in (("early", "saved"), ("needed", "named"), ("destroyed", "saved")):
+                with self.subTest(launcher=launcher[0], how=how):
+                    printed = self.run_in(*launcher, leaving, how)
+                    self.assertEqual(printed.count(word), 2, printed)
+                    self.assertNotIn("Traceback", printed)
+        mpiexec = ["mpiexec", "-n", "3", "python", leaving]
+        self.assertEqual(self.run_in(*mpiexec, "mpi4py").count("saved"), 2)
+        for how, status in (("status", 3), ("raised", 1), ("immediate", 1), ("unfinalized", 1)):
+            with self.subTest(how=how):
+                begin = time.monotonic()
+                self.assertNotIn("saved", self.run_in(*mpiexec, how, status=status))
+                self.assertLess(time.monotonic() - begin, 60)  # the others would sleep longer
 
     def test_training(self):
         ways = ("data_parallel", "fully_sharded", "tensor_parallel", "pipeline")
