@@ -31,6 +31,12 @@ endif()
 if(WEFT_CUDA_ARCHITECTURES STREQUAL "all" OR (WEFT_CUDA_ARCHITECTURES STREQUAL "auto" AND NOT WEFT_CUDA_GENERATIONS))
   set(WEFT_CUDA_GENERATIONS ${packaged})
 endif()
+foreach(generation ${WEFT_CUDA_GENERATIONS})
+  if(NOT generation MATCHES "^[0-9]+$")
+    message(FATAL_ERROR "WEFT_CUDA_ARCHITECTURES=${WEFT_CUDA_ARCHITECTURES}: ${generation} is no GPU generation such as 90 "
+                        "(all, native and auto stand alone; -DWEFT_CUDA_KERNELS=OFF: no kernels)")
+  endif()
+endforeach()
 # The PTX serves every GPU that has no machine code.
 set(WEFT_CUDA_PTX_GENERATION 70)
 if("${WEFT_CUDA_GENERATIONS}" MATCHES "70;80;90")
