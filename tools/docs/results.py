@@ -13,8 +13,6 @@ FIGURES = os.path.join(RESULTS, "figures")
 # measured where a machine has them.
 EARLIER = {
     "peers-4.json": "peers-4.json",
-    "beside.json": "toolbox-2.json",
-    "files.json": "files-host.json",
 }
 COMMIT = re.compile(r"(?=[a-f]*\d)[0-9a-f]{7,12}\b\+?")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
