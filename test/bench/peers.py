@@ -212,7 +212,7 @@ class Nccl(unittest.TestCase):
         for program, ranks, sends in (("latency", 2, 7), ("bw", 2, 1), ("bibw", 2, 1), ("mbw_mr", 4, 1),
                                       ("alltoall", 3, 21), ("allreduce", 3, 0), ("allgather", 3, 0),
                                       ("bcast", 3, 0), ("reduce_scatter_block", 3, 0)):  # fmt: skip
-            for windows in ("0", "1"):
+            for windows in ("0", "1") if program in ("latency", "allreduce") else ("1",):
                 done = self.start(program, ranks, "-m", "8,16K", "-c", windows=windows)
                 self.assertEqual(done.returncode, 0, (program, done.stdout, done.stderr))
                 self.assertEqual(done.stdout.count("Pass"), 2, done.stdout)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Runs mpi4py's tests with n ranks, without MODULE all but the tests of spawned processes. Also fails if ranks ran
 # different numbers of tests or none, or if a test skips itself because of a missing feature.
-# usage: run.py SOURCE FOLDER RANKS [MODULE[:PATTERN]...]; status 77 if mpi4py is not built. TEST_HOSTS: argument of
+# usage: run.py SOURCE FOLDER RANKS [MODULE[:PATTERN]...] [not:PATTERN...]; status 77 if mpi4py is not built. TEST_HOSTS: argument of
 # mpiexec --hosts. TEST_NUMPY: folder with NumPy. TEST_ARRAYS=gpu: only buffer tests, with arrays in GPU memory (gpu.py).
 # TEST_STREAM_ORDER: communicators are in stream order.
 import importlib.util
@@ -37,6 +37,9 @@ def command(source, folder, ranks, chosen):
         options += ["-x", BARRIERS_OF_HOSTS]
     for module in chosen or (BUFFERS if GPU else []):
         name, _, pattern = module.partition(":")
+        if name == "not":
+            options += ["-x", pattern]
+            continue
         options += ["-i", rf"\b{name}\.py$"] + (["-k", pattern] if pattern else [])
     return mpiexec + runner + options
 

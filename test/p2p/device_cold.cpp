@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The first messages from GPU memory, on a driver where opening a mapping takes 3 ms (ADR 0052): a pair opens
+// The first messages from GPU memory, on a driver where opening a mapping takes 1 ms (ADR 0052): a pair opens
 // one bounce buffer in each direction, memory of the program is mapped once the messages have cost as much,
 // by size, and memory that comes and goes never is. MPI_Init opens the bounce buffers if each rank has a
 // context on a GPU of its own (ADR 0064). Usage: device_cold auto|one_side|always
@@ -26,7 +26,7 @@ using weft::test::Buffer;
 using weft::test::cuda;
 
 constexpr size_t kSmall = 64 << 10, kLarge = 16 << 20;
-constexpr uint64_t kOpenNs = 3'000'000;  // EMUCUDA_IPC_OPEN_US
+constexpr uint64_t kOpenNs = 1'000'000;  // EMUCUDA_IPC_OPEN_US
 constexpr uint64_t kLeastExtraNs =
     9000;  // of a message through a bounce buffer (p2p/protocol/device/bounce.cpp)
 constexpr uint64_t kPutGainNs = 1400, kPutBounceExtraNs = 6000;  // p2p/protocol/device/put.cpp

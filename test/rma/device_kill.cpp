@@ -63,7 +63,8 @@ int main(int argc, char** argv) {
   int error_class = 0;
   MPI_Error_class(code, &error_class);
   expect(error_class == MPIX_ERR_PROC_FAILED && of == ranks - 1 && notification == 0,
-         "status " + std::to_string(code));
+         "status " + std::to_string(code) + " of rank " + std::to_string(of) + ", notification " +
+             std::to_string(notification));
   memory.write(pattern(4096, rank, 1));
   expect(memory.read(0, 4096) == pattern(4096, rank, 1), "a copy after the failure");
   if (failures == 0) std::printf("rank %d: the wait ended after %.3f s\n", rank, seconds);

@@ -68,7 +68,7 @@ void atomics() {
 
 /// Many threads put to all ranks at once, more records than the ring has; then flush, barrier, compare.
 void many_threads() {
-  constexpr int kThreads = 8, kPuts = 300;
+  constexpr int kThreads = 8, kPuts = 80;
   const HostWindow window;
   window.run(kThreads, [&](KernelWindow in_kernel, int thread) {
     for (int i = 0; i < kPuts; ++i) {
