@@ -3,7 +3,8 @@
 # Runs mpi4py's tests with n ranks, without MODULE all but the tests of spawned processes. Also fails if ranks ran
 # different numbers of tests or none, or if a test skips itself because of a missing feature.
 # usage: run.py SOURCE FOLDER RANKS [MODULE[:PATTERN]...] [not:PATTERN...]; status 77 if mpi4py is not built.
-# TEST_HOSTS: argument of mpiexec --hosts. TEST_NUMPY: folder with NumPy. TEST_ARRAYS=gpu: only buffer tests, with arrays in GPU memory (gpu.py).
+# TEST_HOSTS: argument of mpiexec --hosts. TEST_NUMPY: folder with NumPy. TEST_ARRAYS=gpu: only buffer tests, with arrays in
+# GPU memory (gpu.py).
 # TEST_STREAM_ORDER: communicators are in stream order.
 import importlib.util
 import os
