@@ -230,7 +230,7 @@ const std::vector<Row>& option_table() {
        "Default: an equal share of the cores per process; none if there are more processes than cores",
        of_options(set_bind)},
       {{"map-by"},
-       "slot|core|l3cache|numa|package|gpu|node[:PE=N]",
+       "slot|core|hwthread|l3cache|numa|package|gpu|node[:PE=N]",
        "slot (default); core: consecutive cores, one per process; package, numa, l3cache: one after the\n"
        "other; ppr:N:package: N processes on each; :PE=N: N cores per process; node: hosts in turns;\n"
        "gpu: the cores next to GPU number (local rank modulo number of GPUs)",
@@ -282,11 +282,13 @@ const std::vector<Row>& option_table() {
        }},
       {{"labels"},
        "tag|tag-fullname|rank|hydra|gforker|pals|slurm|time|none",
-       "labels of lines of output in the form of another launcher: see docs/launch.md",
+       "labels of lines of output in the form of another launcher; hydra: [rank], slurm: rank:, time: the "
+       "time",
        set_labels},
       {{"prepend-pattern"},
        "TEXT",
-       "begin each line of output with this text; %r is the rank, %h the host, %t the time",
+       "begin each line of output with this text; %r is the rank, %h the host, %g the process group, %t the "
+       "time",
        of_options(set_label_pattern)},
       {{"timestamp-output"},
        nullptr,
@@ -357,7 +359,7 @@ const std::vector<Row>& option_table() {
       {{"json"}, nullptr, "with --waits: print JSON", flag(&Options::json)},
       {{"host", "H", "hosts"},
        "LIST",
-       "start on these hosts: node0,node1:4. Hosts other than this one need Slurm, prterun or Hydra",
+       "start on these hosts: node0,node1:4. Other hosts than this one need a launcher, see --launcher",
        [](State& state, const std::string& name, const std::string& value) {
          return add_host_list(state.options.hosts, name, value);
        }},
@@ -367,10 +369,14 @@ const std::vector<Row>& option_table() {
        [](State& state, const std::string& name, const std::string& value) {
          return add_host_file(state.options.hosts, name, value);
        }},
+      {{"configfile", "app"},  // read before the other options, by insert_file()
+       "FILE",
+       "a program in each line of the file, with its options and arguments",
+       [](State&, const std::string&, const std::string&) { return Status(); }},
       {{"launcher"},
        "auto|weft|slurm|prrte|hydra",
        "launcher of the processes. auto: Weft's own on this host; for other hosts srun in a Slurm\n"
-       "allocation, else prterun, else mpiexec.hydra",
+       "allocation, else that of weft hosts --setup, else prterun, else mpiexec.hydra",
        set_launcher},
       {{"version", "V"}, nullptr, "print the version", flag(&Options::version)},
       {{"help", "h"}, nullptr, "print this text", flag(&Options::help)},

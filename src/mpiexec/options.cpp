@@ -263,8 +263,9 @@ std::string help_text() {
   }
   text +=
       "\nExit code: of the first process that fails; 128 + N if signal N killed it; 2: bad command line;\n"
-      "124: --timeout expired; with --waits 1: a rank waits; 126 or 127: the program could not be started. "
-      "See docs/launch.md.\n";
+      "124: --timeout expired; with --waits 1: a rank waits; 126 or 127: the program could not be started.\n"
+      "\nOptions of other MPIs and of srun are translated, or refused with a remedy:\n"
+      "mpiexec --help-other-options lists them.\n";
   return text;
 }
 

@@ -125,6 +125,27 @@ class Command(unittest.TestCase):
         with open(page, encoding="utf-8") as file:
             self.assertIn(run("--help-other-options")[1], file.read(), "mpiexec --help-other-options prints the table")
 
+    def test_options_are_documented(self):
+        """Each option of --help is on the page, with the same values, and each option of the page's table is in --help."""
+        page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "launch.md")
+        with open(page, encoding="utf-8") as file:
+            text = file.read().replace(r"\|", "/")
+        table = text.split("| option | meaning |\n")[1].split("\n\n")[0]
+        option = re.compile(r"(?<![\w-])--?([A-Za-z][\w-]*)")
+        help_text = run("--help")[1]
+        rows = re.findall(r"^  (-\S.*?)(?:  |$)", help_text, re.M)
+        known = {name for row in rows for name in option.findall(row)}
+        for row in rows:
+            names = option.findall(row)
+            used = [name for name in names if re.search(rf"(?<![\w-])--?{name}(?![\w-])", text)]
+            self.assertTrue(used, f"{row}: not in docs/launch.md")
+            values = row.split()[-1].split("[")[0].replace("|", "/")
+            for found in re.findall(rf"-(?:{'|'.join(names)}) ([a-z]\S*/\S+)`", table):
+                self.assertEqual(values, found, f"{row}: other values in docs/launch.md")
+        for row in table.splitlines()[1:]:
+            for name in option.findall(row.split("|")[1]):
+                self.assertIn(name, known, f"--{name} of docs/launch.md is not in --help")
+
     def test_help_and_version(self):
         self.assertIn("--map-by", run("--help")[1])
         self.assertRegex(run("--version")[1], r"^mpiexec \(Weft\) \d+\.\d+\.\d+ \(commit ([0-9a-f]{12}\+?|unknown)\)$")
