@@ -53,7 +53,7 @@ def run(arguments):
             status = child.wait()
     except OSError as error:
         raise Refusal(f"{arguments.command} cannot be started ({error.strerror})") from None
-    if not found.ended and not found.reports:
+    if not found.ended and not found.reports and status == 0:
         raise Failure("no rank of Weft has ended MPI: is the program an MPI program that runs on Weft?")
     status = status if status >= 0 else 128 - status
     sys.stderr.flush()

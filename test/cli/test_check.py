@@ -98,6 +98,9 @@ def test_refusals(weft):
     assert weft("check", "/nonexistent/program").status == 2
     result = weft("check", "true")
     assert result.status == 1 and "no rank of Weft has ended MPI" in result.err
+    ended = weft("check", "sh", "-c", "exit 15")  # as an error of MPI that is not one of the check ends a job
+    assert ended.status == 15 and "no rank of Weft" not in ended.err
+    assert "no reports in 0 MPI calls of 0 ranks that ended MPI" in ended.out and "status 15" in ended.out
     assert weft("check").status == 2
 
 
