@@ -57,7 +57,7 @@ def run_in_job(groups, arguments):
     except OSError as problem:
         raise output.Failure(
             f"the ranks of this job cannot connect ({problem}): start the job like an MPI program on Weft, "
-            "see docs/launch.md"
+            "by mpiexec, or by srun --mpi=pmix or pmi2"
         ) from None
     nodes = cluster.survey(job, lambda: itertools.chain(*(GROUPS[name]() for name in groups)))
     status = job.share(report(nodes, arguments) if nodes is not None else None)

@@ -218,7 +218,7 @@ def evaluate_messages(pairs, slow_paths):
     text = f"8 bytes in {min(times):.1f} to {max(times):.1f} us, 64 MiB at {min(rates):.1f} to {max(rates):.1f} GB/s"
     if slow_paths:
         return slow("messages between GPUs", f"{text}; {slow_paths[0]}",
-                    "the cause is in parentheses; docs/gpu.md lists the paths and their requirements")  # fmt: skip
+                    "the cause is in parentheses; `weft explain send --kind cuda` prints the paths")  # fmt: skip
     return ok("messages between GPUs", text)
 
 

@@ -293,7 +293,9 @@ def exchange(name: str, kind: str, one: str, other: str) -> Finding:
     staged = [line for line in outcome.slow_paths() if "net." in line]
     if staged:
         return slow(
-            name, f"{text}; {staged[0]}", "the cause is in parentheses; docs/gpudirect.md lists the requirements"
+            name,
+            f"{text}; {staged[0]}",
+            "the cause is in parentheses; `weft doctor` on each host checks the requirements",
         )
     return ok(name, text)
 

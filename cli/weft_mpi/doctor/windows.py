@@ -7,7 +7,7 @@ SECONDS = 60  # timeout of one program
 OPERATIONS = {"put": "put_latency", "fetch_and_op": "fop_latency"}
 REMEDY = (
     "the cause is in parentheses: let processes read each other's memory (ptrace_scope 0 or 1, in a container "
-    "--cap-add SYS_PTRACE, one PID and one IPC namespace for all ranks); docs/one-sided.md lists the paths"
+    "--cap-add SYS_PTRACE, one PID and one IPC namespace for all ranks); `weft explain put` prints the paths"
 )
 
 

@@ -75,7 +75,9 @@ class Registry:
         if mpi.UNDEFINED in ranks:
             raise ValueError("weft_mpi.jax: comm has processes that are not in MPI.COMM_WORLD: pass one without them")
         if ranks[comm.Get_rank()] != self.job.rank:
-            raise RuntimeError("weft_mpi.jax: mpi4py runs on another MPI than Weft: see docs/python.md")
+            raise RuntimeError(
+                "weft_mpi.jax: mpi4py runs on another MPI than Weft: install it with Weft by pip, or start by mpiexec"
+            )
         found = self.of_ranks(ranks)
         self.by_object[id(comm)] = (comm, found)  # keeps the object, and so its identity
         return found
