@@ -78,8 +78,14 @@ def clean_environment(**changes: str | None) -> dict[str, str]:
     return environment
 
 
-def run(words: list[str], seconds: float, environment: dict[str, str] | None = None, cwd: str | None = None) -> Outcome:
-    """Runs a command. After `seconds` the command and its process group are killed."""
+def run(
+    words: list[str],
+    seconds: float,
+    environment: dict[str, str] | None = None,
+    cwd: str | None = None,
+    errors: str = "replace",
+) -> Outcome:
+    """Runs a command. After `seconds` the command and its process group are killed. `errors`: of the decoded output."""
     try:
         child = subprocess.Popen(
             words,
@@ -89,7 +95,7 @@ def run(words: list[str], seconds: float, environment: dict[str, str] | None = N
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            errors="replace",
+            errors=errors,
             start_new_session=True,
         )
     except OSError as error:

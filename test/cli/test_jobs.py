@@ -284,13 +284,14 @@ def test_remote_shells_of_a_launcher(tmp_path, monkeypatch):
     assert launcher.of_process(10).hosts == ["a", "b"]
 
 
-# squeue ...; srun --OPTION... COMMAND: a task on each of two hosts, of which the second has no rank.
+# squeue ...; srun --OPTION... COMMAND: a task on each of two hosts, of which the second has no rank. As Slurm does, srun
+# cuts lines after 1024 bytes.
 SQUEUE = """#!/bin/sh
 case "$*" in *--jobs=7*) echo 2 ;; *) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;; esac
 """
 SRUN = """#!/bin/sh
 while case $1 in --*) true ;; *) false ;; esac; do shift; done
-"$@" | sed 's/^/0: /'
+"$@" | fold -b -w 1024 | sed 's/^/0: /'
 case $2 in --collect) echo "1: weft-states 2" ;; esac
 """
 
@@ -321,3 +322,12 @@ def test_names_of_jobs():
     assert find.is_of_slurm("slurm.pmix.7.0", "7", None) and find.is_of_slurm("7.1", "7", ".1")
     assert not find.is_of_slurm("slurm.pmix.17.0", "7", None) and not find.is_of_slurm("7.11", "7", ".1")
     assert hosts.unlabelled(" 3: rank\t1\n") == (3, "rank\t1\n") and hosts.unlabelled("x") == (-1, "x")
+
+
+def test_lines_that_srun_has_cut():
+    text = ("ü" * 700).encode()  # the cut is inside of a character
+    cut = [text[:1024], text[1024:], b"x" * 1024, b"", b"end"]
+    lines = [b"0: " + piece + b"\n" for piece in cut]
+    lines.insert(1, b"1: other\n")
+    given = (line.decode(errors="surrogateescape") for line in lines)
+    assert list(hosts.rejoined(given)) == [(1, "other\n"), (0, "ü" * 700 + "\n"), (0, "x" * 1024 + "\n"), (0, "end\n")]

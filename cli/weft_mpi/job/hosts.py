@@ -2,6 +2,7 @@
 # Hosts of a job, and programs on them: `mpiexec --collect` and the like run on each host, through srun for a Slurm job,
 # else through a remote shell such as ssh. Weft has the same path on all hosts.
 import collections
+import io
 import os
 import queue
 import re
@@ -19,6 +20,7 @@ LIMIT = 15  # seconds for a host that does not answer
 CONNECT_LIMIT = 8  # seconds for a connection
 AT_ONCE = 64  # remote shells that are started together
 HERE = None  # the channel of this host
+SRUN_PIECE_BYTES = 1024  # srun cuts lines after so many, and labels and ends each piece (MAX_MSG_LEN of Slurm)
 
 
 class Answer(NamedTuple):
@@ -75,11 +77,12 @@ class Hosts:
         return ["srun", *options.split(), "--label", "--quiet", "--input=none", prefix.mpiexec(), *words]
 
     def run_in_slurm(self, words, seconds):
-        done = children.run(self.slurm_command(words), seconds, environment=outside_of_slurm())
+        done = children.run(
+            self.slurm_command(words), seconds, environment=outside_of_slurm(), errors="surrogateescape"
+        )
         parts = collections.defaultdict(str)
-        for line in done.out.splitlines(keepends=True):
-            task, text = unlabelled(line)
-            parts[task] += text
+        for task, line in rejoined(io.StringIO(done.out, newline="\n")):
+            parts[task] += line
         problem = None if done.good and parts else f"srun: {done.reason()}"
         answers = [Answer(f"task {task} of srun", text, None) for task, text in sorted(parts.items())]
         return answers + ([Answer(f"Slurm job {self.slurm}", "", problem)] if problem else [])
@@ -87,6 +90,10 @@ class Hosts:
     def lines(self, *words):
         """Runs mpiexec with these words on all hosts, and yields (host, line) as lines arrive, until all programs have
         ended. A host that cannot be reached gives no line; close() ends the programs."""
+        arriving = self.lines_of_commands(words)
+        return rejoined(line for _, line in arriving) if self.slurm else arriving
+
+    def lines_of_commands(self, words):
         commands = {"Slurm": self.slurm_command(words)} if self.slurm else {
             host: self.command(host, words) for host in self.names
         }  # fmt: skip
@@ -96,7 +103,7 @@ class Hosts:
             environment = outside_of_slurm() if self.slurm else children.clean_environment()
             child = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                text=True, errors="replace",
+                text=True, errors="surrogateescape" if self.slurm else "replace",
             )  # fmt: skip
             self.running.append(child)
             threading.Thread(target=forward, args=(host, child.stdout, arrived), daemon=True).start()
@@ -105,8 +112,6 @@ class Hosts:
             host, line = arrived.get()
             if line is None:
                 left -= 1
-            elif self.slurm:
-                yield unlabelled(line)
             else:
                 yield host, line
 
@@ -138,6 +143,17 @@ def is_here(name):
 
 def is_ssh(shell):
     return os.path.basename(shlex.split(shell)[0]) == "ssh"
+
+
+def rejoined(lines):
+    """Yields (task, line) for lines of srun --label, decoded with surrogateescape; a line that srun has cut is whole."""
+    begun = collections.defaultdict(bytes)
+    for line in lines:
+        task, text = unlabelled(line)
+        piece = text.removesuffix("\n").encode(errors="surrogateescape")
+        begun[task] += piece
+        if len(piece) < SRUN_PIECE_BYTES:
+            yield task, begun.pop(task).decode(errors="replace") + "\n"
 
 
 def unlabelled(line):

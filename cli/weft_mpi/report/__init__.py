@@ -76,7 +76,8 @@ def run(arguments):
         print(output.json_text(found), end="")
     else:
         size = os.path.getsize(arguments.output)
-        print(f"{arguments.output}: {len(sections)} sections, {size // 1024} KiB")
+        noun = "section" if len(sections) == 1 else "sections"
+        print(f"{arguments.output}: {len(sections)} {noun}, {size // 1024} KiB")
     return 0
 
 
