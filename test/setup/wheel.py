@@ -22,6 +22,7 @@ sys.path.insert(0, os.path.join(SOURCE, "tools", "setup"))
 from packages import Pip, run  # noqa: E402
 
 MAX_MB = 12
+MAKE_WHEEL = os.path.join(SOURCE, "tools", "setup", "wheel.py")
 MAX_BUILD_S, MAX_INSTALL_S = 60, 30
 HELLO = "from mpi4py import MPI; print(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, MPI.Get_library_version())"
 # No launcher, no variable: the library, and workers that MPI_Comm_spawn starts.
@@ -46,6 +47,19 @@ def cpu_seconds():
     """Returns the CPU time of all processes that this one has waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+class Headers(unittest.TestCase):
+    def test_a_python_without_headers_is_named(self):
+        code = (
+            "import runpy, sys, sysconfig; sysconfig.get_path = lambda name: '/no/headers'; "
+            f"sys.path.insert(0, {os.path.dirname(MAKE_WHEEL)!r}); sys.argv = ['wheel.py', '--mpi4py']; "
+            f"runpy.run_path({MAKE_WHEEL!r}, run_name='__main__')"
+        )
+        done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no /no/headers/Python.h", done.stderr)
+        self.assertIn("python3-dev", done.stderr)
 
 
 class Wheel(unittest.TestCase):

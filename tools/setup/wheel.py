@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -67,6 +68,13 @@ def build(pip, target, requirement, *options, **variables):
         shutil.move(wheel, os.path.join(target, os.path.basename(wheel)))
 
 
+def require_headers():
+    """Raises Failed if this Python has no headers, which mpi4py is compiled with."""
+    header = os.path.join(sysconfig.get_path("include"), "Python.h")
+    if not os.path.exists(header):
+        raise Failed(f"there is no {header}, which mpi4py needs: install it (Debian, Ubuntu: python3-dev)")
+
+
 def build_sdist(pip, target):
     """Writes the source distribution to the folder `target`."""
     backend = os.path.abspath("build/tools/backend")
@@ -91,6 +99,8 @@ def main():
     arguments = parser.parse_args()
     os.environ.setdefault("SOURCE_DATE_EPOCH", source_date())
     try:
+        if arguments.mpi4py:
+            require_headers()
         tools = Pip("build/tools/pip")
         if arguments.sdist:
             return build_sdist(tools, arguments.to)
