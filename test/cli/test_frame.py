@@ -2,6 +2,7 @@
 # The common code: entry point, output on terminals and other streams, files, child processes.
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,21 @@ PREFIX = os.environ["MPI_PREFIX"]
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+def test_the_page_has_each_command(weft):
+    """docs/tools.md has a section for each command, and its first sentence names the commands without --json."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "tools.md")
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    commands = re.findall(r"^    ([a-z-]+)", weft("--help").out, re.M)
+    assert len(commands) > 10
+    without = {name for name in commands if "--json" not in weft(name, "--help").out}
+    first = text.partition("has `--json` (but ")[2].partition(")")[0]
+    assert set(re.findall(r"`([a-z-]+)`", first)) == without
+    sections = re.findall(r"^## (.*)", text, re.M)
+    for name in commands:
+        assert any(re.search(rf"weft {name}\b", section) for section in sections), name
 
 
 def test_version_and_refusals(weft):
