@@ -146,16 +146,16 @@ Status Counters::attach(const std::vector<Record>& in) {
   return {};
 }
 
-Status Counters::create(Window& window, uint32_t notifications) {
+Status Counters::create(Window& window, uint32_t notifications, Status own) {
   window.counters.reset(new Counters(window, notifications));
-  Status made = window.counters->share();
+  Status made = window.counters->share(std::move(own));
   if (!made.ok()) window.counters.reset();
   return made;
 }
 
 /// A peer that has the records of all may send messages to these counters before this process has them.
-Status Counters::share() {
-  Status own = allocate();
+Status Counters::share(Status own) {
+  if (own.ok()) own = allocate();
   std::vector<Record> out(peers_.size()), in(peers_.size());
   if (own.ok()) own = make_keys(out);
   for (Record& record : out) {

@@ -28,9 +28,9 @@ class Window;
 
 class Counters {
  public:
-  /// Collective over the window; every process gets the same outcome. Makes Window::counters, before any peer
-  /// knows that they exist.
-  [[nodiscard]] static Status create(Window& window, uint32_t notifications);
+  /// Collective over the window; every process gets an error if one does. Makes Window::counters, before any
+  /// peer sends messages to them. `own`: an error of this process before it.
+  [[nodiscard]] static Status create(Window& window, uint32_t notifications, Status own);
   ~Counters();
   Counters(const Counters&) = delete;
   Counters& operator=(const Counters&) = delete;
@@ -84,7 +84,7 @@ class Counters {
     bool failed_put = false;  ///< a put or signal of its kernels could not be executed here
   };
   Counters(Window& window, uint32_t notifications);
-  [[nodiscard]] Status share();
+  [[nodiscard]] Status share(Status own);
   [[nodiscard]] Status allocate();
   [[nodiscard]] Status allocate_on_gpu(const device::Memory& near);
   [[nodiscard]] Status allocate_on_host();

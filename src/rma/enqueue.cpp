@@ -254,8 +254,9 @@ Status Window::create_notify(int notifications) {
     return Error(Errc::arg, "notification_num = " + std::to_string(notifications) + " is negative");
   if (counters != nullptr && has_notifications_)
     return Error(Errc::window, "win has notifications already: call MPIX_Win_free_notify first");
-  WEFT_TRY(drop_counters());
-  WEFT_TRY(Counters::create(*this, static_cast<uint32_t>(notifications)));
+  Status dropped = drop_counters();
+  if (counters != nullptr) return dropped;
+  WEFT_TRY(Counters::create(*this, static_cast<uint32_t>(notifications), std::move(dropped)));
   has_notifications_ = true;
   return {};
 }
@@ -264,29 +265,29 @@ Status Window::create_notify(int notifications) {
 Status Window::free_notify() {
   if (!has_notifications_) return Error(Errc::window, "win has no notifications");
   has_notifications_ = false;
-  WEFT_TRY(drop_counters());
-  return create_stream_counters();
+  Status dropped = drop_counters();
+  return counters != nullptr ? std::move(dropped) : create_stream_counters(std::move(dropped));
 }
 
-/// Collective: frees the counters when the streams have ended and no process notifies any more.
+/// Collective: frees the counters when the streams have ended and no process notifies any more, also after an
+/// error of this process alone. They stay if a process has failed.
 Status Window::drop_counters() {
   if (counters == nullptr) return {};
-  WEFT_TRY(settle_stream());
-  Status settled;
+  Status settled = settle_stream();
   for (int rank = 0; counters->queue() != nullptr && rank < size(); ++rank) {
     Status outcome = counters->queue()->settle(rank);
     if (settled.ok()) settled = std::move(outcome);
   }
-  WEFT_TRY(barrier(*comm));  // fails if a process has failed
+  WEFT_TRY(barrier(*comm));
   Status withdrawn = counters->withdraw();
   counters.reset();
   return settled.ok() ? std::move(withdrawn) : std::move(settled);
 }
 
-/// Collective: counters for barriers in streams.
-Status Window::create_stream_counters() {
-  if (!stream || !stream->gpu) return {};
-  return Counters::create(*this, 0);
+/// Collective: counters for barriers in streams. `own`: an error of this process before them.
+Status Window::create_stream_counters(Status own) {
+  if (!stream || !stream->gpu) return own;
+  return Counters::create(*this, 0, std::move(own));
 }
 
 /// Waits until the stream of the window has executed all operations.

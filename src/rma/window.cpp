@@ -280,7 +280,9 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
   Window* const window = slab().create(core::Ref<core::Communicator>(*duplicate));
   if (window == nullptr) return Error(Errc::no_mem, "too many windows: free some");
   const core::Ref<Window> guard(window);
-  window->stream = core::Ref<stream::Stream>::share(stream::stream_of(comm));
+  // Of all ranks or none, unlike the stream of a communicator in stream order, whose windows follow it.
+  if (auto queue = stream::queue_of(comm))
+    window->stream = core::Ref<stream::Stream>::share(&(*queue)->stream());
   auto following = stream::order::follow_order(*window->comm, comm);
   if (!following) return std::move(following).error();
   window->following = std::move(*following);
@@ -298,7 +300,7 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
   Messages& messages = Messages::of(window->instance);
   messages.add(*window);  // peers may send before this process has received all keys
   Status made = window->share(options, window->allocate(options, sizes));
-  if (made.ok()) made = window->create_stream_counters();
+  if (made.ok()) made = window->create_stream_counters({});
   // With its communicator, during the last step: the window would be revoked on this process alone.
   if (made.ok() && window->comm->revoked) made = revoked_error();
   if (made.ok()) {

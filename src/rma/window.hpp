@@ -235,7 +235,7 @@ class Window final : public core::Counted {
   bool reached_by_messages = false;  ///< a peer needs this process's progress for some operations
   std::string name;
   std::string kind;  ///< of the memory that MPI allocated; empty: the program did not ask for a kind
-  core::Ref<stream::Stream> stream;    ///< of the communicator that the window was created on
+  core::Ref<stream::Stream> stream;    ///< whose kernels execute operations of the communicator; null: none
   stream::order::Following following;  ///< of that communicator
   std::unique_ptr<Counters> counters;  ///< null: none
   // Storage of the values that MPI_Win_get_attr returns.
@@ -258,7 +258,7 @@ class Window final : public core::Counted {
   [[nodiscard]] Status locate_for_stream(const p2p::Buffer& origin, const Area& area, Place& place);
   [[nodiscard]] Status sync_enqueue(const device::kernel::WindowSync& call);
   [[nodiscard]] Status announce(int rank, int notification);
-  [[nodiscard]] Status create_stream_counters();
+  [[nodiscard]] Status create_stream_counters(Status own);
   [[nodiscard]] Status drop_counters();
   [[nodiscard]] Status settle_stream();
 

@@ -241,6 +241,22 @@ void errors(const StreamComm& in) {
   good(MPI_Win_free(&plain), "free");
 }
 
+/// An error of one process before its counters are made: all return one, and none waits for it.
+void fails_alone(const StreamComm& in) {
+  if (ranks == 1 || driver().fail == nullptr) return;
+  const StreamWindow window(in);
+  for (const bool frees : {false, true}) {
+    if (frees) good(MPIX_Win_create_notify(window.win, 1), "create_notify");
+    if (rank == 0) driver().fail("cuStreamQuery:1:700");
+    const int code = frees ? MPIX_Win_free_notify(window.win) : MPIX_Win_create_notify(window.win, 1);
+    expect(code != MPI_SUCCESS, "an error of one process");
+    if (rank == 0) driver().fail("");
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  good(MPIX_Win_create_notify(window.win, 1), "create_notify after an error");
+  good(MPIX_Win_free_notify(window.win), "free_notify");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -262,6 +278,7 @@ int main(int argc, char** argv) {
       for (const bool waits_on_host : {false, true}) notifications(in, from_host, waits_on_host);
     graph(in);
     errors(in);
+    fails_alone(in);
   }
   return weft::test::finish(failures);
 }
