@@ -19,6 +19,7 @@
 #include "api/crash.hpp"
 #include "api/debugger.hpp"
 #include "api/entry_point.hpp"
+#include "api/errors.hpp"
 #include "api/finalize_barrier.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
@@ -381,6 +382,9 @@ Status Finalize() {
     WEFT_TRY(instance.self_comm->attributes.clear(instance, MPI_COMM_SELF));
     WEFT_TRY(instance.world->attributes.clear(instance, MPI_COMM_WORLD));
     stream::settle_all(instance);
+    for (core::Communicator* const comm : {&*instance.world, &*instance.self_comm})
+      if (auto* const order = stream::order::Order::of(*comm); order != nullptr)
+        WEFT_TRY(with_error_communicator(comm, order->take_error()));
     if (reporting()) report_leaks();
     print_summary(*instance.world);
     instance.gpu_use.finish(instance);

@@ -12,6 +12,7 @@
 #include "api/now.hpp"
 #include "api/objects.hpp"
 #include "rma/window.hpp"
+#include "stream/order/order.hpp"
 
 namespace weft::api {
 
@@ -130,6 +131,8 @@ Status Win_free(MPI_Win* handle) {
   *handle = MPI_WIN_NULL;
   auto kept = core::Ref<Window>::share(&win);
   Status freed = Window::free(&win);
+  if (auto* const order = stream::order::Order::of(*win.comm); freed.ok() && order != nullptr && order->freed)
+    freed = order->take_error();
   g_instance->recent_windows.forget(&win);
   if (!freed.ok()) keep_error_window(std::move(kept));
   return freed;

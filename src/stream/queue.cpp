@@ -319,9 +319,10 @@ Status Queue::close() {
     mailbox_->close_alone(comm_);
     return {};
   }
+  WEFT_TRY(report_fault());  // the communicator stays as it is, and is freed once more
   Status closed = mailbox_->close(comm_);
-  if (!closed.ok() && comm_.instance.failures.check(comm_).ok()) return closed;
-  return report_fault();  // after a failure or revocation it has been closed alone
+  // After a failure or revocation it has been closed alone.
+  return comm_.instance.failures.check(comm_).ok() ? std::move(closed) : Status();
 }
 
 }  // namespace weft::stream

@@ -3,6 +3,7 @@
 
 #include "base/slab.hpp"
 #include "core/reference.hpp"
+#include "stream/order/order.hpp"
 
 namespace weft::stream::order {
 
@@ -36,6 +37,7 @@ void renew_orders(const core::Communicator& from) {
 }
 
 void keep_orders(const core::Communicator& from) {
+  if (Order* const order = Order::of(from); order != nullptr) order->freed = true;
   followers().for_each([&](Follower& follower) {
     if (follower.from == &from) follower.from = nullptr;
   });

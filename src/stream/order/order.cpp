@@ -225,6 +225,13 @@ Status Order::run_and_wait(core::Communicator& comm, const char* name, std::uniq
   return {};
 }
 
+/// The error of a graph that was launched after the last call, or of a communicator that was never freed.
+Order::~Order() {
+  if (failed())
+    log::write(log::Level::warn, "no call has returned this error: %s",
+               first_error_.error().message().c_str());
+}
+
 void Order::wait_for_calls(core::Instance& instance) {
   core::wait_until(instance, [&] { return pending_ == 0 && overdue_ == 0; });  // T10
 }

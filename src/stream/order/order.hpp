@@ -95,6 +95,7 @@ class Engine {
 class Order final : public core::OrderState, public Outcomes, public std::enable_shared_from_this<Order> {
  public:
   explicit Order(Engine& engine) : engine_(engine) {}
+  ~Order() override;
   /// The order of a communicator; null: none.
   [[nodiscard]] static Order* of(const core::Communicator& comm) {
     return static_cast<Order*>(comm.order.get());
@@ -112,6 +113,7 @@ class Order final : public core::OrderState, public Outcomes, public std::enable
   [[nodiscard]] Result<device::Capture> capture() const { return device::capture_of(stream_->gpu); }
   core::Ref<core::Counted> handle;  ///< the object that the program has passed as stream; null: none
   bool pinned_in_order = false;     ///< pinned host memory is accessed in stream order, too
+  bool freed = false;               ///< the communicator has been: its windows return the errors
   /// Executes the calls for which there are kernels, since all ranks of the communicator have promised; null:
   /// the host executes all calls.
   stream::Queue* kernels = nullptr;
