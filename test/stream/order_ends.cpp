@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ends of streams, communicators, windows and MPI: windows where only some ranks have a stream, streams that
-// end before windows, and errors that no call but the last one can return. On the emulated driver, and
-// unchanged on GPUs.
+// Changes and ends of streams, communicators, windows and MPI: windows where only some ranks have a stream,
+// streams that end before windows, and errors that no call but the last one can return. On the emulated
+// driver, and unchanged on GPUs.
 #include "stream/gate.hpp"
 #include "stream/order_comm.hpp"
 
@@ -35,6 +35,33 @@ void stream_of_some(bool any) {
     set(MPIX_STREAM_NULL);
   }
   expect_class(MPI_Win_free(&win), MPI_SUCCESS, "MPI_Win_free after the end of the stream");
+}
+
+/// A graph of the new stream begins after the calls in the old one.
+void graph_of_another_stream() {
+  if (ranks == 1) return;
+  const OrderedStream old, next;
+  Plain plain;
+  Buffer first(Kind::device, kBytes, device), second(Kind::device, kBytes, device);
+  if (rank == 0) {
+    MPIX_Comm_set_stream(plain.comm, old.mpi_stream);
+    Gate gate(old.stream);
+    gate.close();
+    MPI_Recv(first.data(), kInts, MPI_INT, 1, 5, plain.comm, MPI_STATUS_IGNORE);
+    MPIX_Comm_set_stream(plain.comm, next.mpi_stream);
+    Graph graph(next.stream);
+    MPI_Recv(second.data(), kInts, MPI_INT, 1, 5, plain.comm, MPI_STATUS_IGNORE);
+    graph.end();
+    graph.launch();
+    next.synchronize();
+    old.synchronize();
+    expect(first.read() == pattern(kBytes, 1, 1) && second.read() == pattern(kBytes, 1, 2),
+           "a graph of another stream after earlier calls");
+  } else if (rank == 1) {
+    first.write(pattern(kBytes, 1, 1));
+    second.write(pattern(kBytes, 1, 2));
+    for (const Buffer* sent : {&first, &second}) MPI_Send(sent->data(), kInts, MPI_INT, 0, 5, plain.comm);
+  }
 }
 
 /// The communicator has been freed, so the window returns the last error, and ends.
@@ -98,6 +125,7 @@ int main(int argc, char** argv) {
   device = weft::test::own_device();
   weft::test::start(argc, argv, rank, ranks);
   for (const bool any : {true, false}) stream_of_some(any);
+  graph_of_another_stream();
   error_at_window_free();
   error_of_kernels_at_free();
   error_at_finalize();

@@ -174,10 +174,10 @@ Status Order::enqueue(core::Communicator& comm, const char* name, std::unique_pt
   OrderedStream* const last_stream = last_stream_;
   const bool by_host = !capture && !engine_.may_wait(stream);
   if (by_host) no_connection.hit(std::to_string(device::max_waiting_streams()) + " streams wait");
+  // T5: calls of one communicator run in call order, also if the program changes the stream.
+  if (last_stream_ != &stream && last_ended_ != nullptr && !last_ended_->load(std::memory_order_acquire))
+    after = last_ended_;
   if (!capture) {
-    // T5: calls of one communicator run in call order, also if the program changes the stream.
-    if (last_stream_ != &stream && last_ended_ != nullptr && !last_ended_->load(std::memory_order_acquire))
-      after = last_ended_;
     ended = std::make_shared<std::atomic<bool>>(false);
     last_ended_ = ended;
     last_stream_ = &stream;

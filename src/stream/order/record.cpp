@@ -131,8 +131,7 @@ std::unique_ptr<Record> StreamCalls::pop() {
 // T3: one record of a stream runs at a time, in call order.
 Work* StreamCalls::started() {
   Record& first = *records_.front();
-  if (first.after != nullptr && !first.after->load(std::memory_order_acquire)) return nullptr;
-  return first.slot.take_start() ? &first : nullptr;
+  return first.take_start() ? &first : nullptr;
 }
 
 void StreamCalls::finished(Work& work) {
@@ -164,7 +163,7 @@ Work* CapturedCalls::started() {
   if (destroyed_.load(std::memory_order_acquire)) return &release_;
   for (size_t i = 0; i < records_.size(); ++i) {
     const size_t at = (next_ + i) % records_.size();
-    if (!records_[at]->slot.take_start()) continue;
+    if (!records_[at]->take_start()) continue;
     next_ = (at + 1) % records_.size();
     return records_[at].get();
   }

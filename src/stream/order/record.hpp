@@ -66,6 +66,10 @@ class Record final : public Work {
         outcomes_(std::move(outcomes)) {}
   void run() override;
   void skip() override;
+  /// Whether the stream starts the call, and it may begin.
+  [[nodiscard]] bool take_start() const {
+    return (after == nullptr || after->load(std::memory_order_acquire)) && slot.take_start();
+  }
 
   const Slot slot;
   const bool captured;
