@@ -212,6 +212,24 @@ def messages():
     dist.destroy_process_group()
 
 
+def splits():
+    """Parts of a group, in the order of the program; of their processes alone."""
+    if torch.__version__ < "2.15":  # older ones split groups of NCCL only
+        return
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for parts in ([[size - 1, 0], list(range(1, size - 1)) or [1]], [[1, 0]], [[1, 0]]):
+        mine = [part for part in parts if rank in part]
+        group = dist.split_group(split_ranks=parts)
+        assert (group is dist.GroupMember.NON_GROUP_MEMBER) == (not mine)
+        if mine:
+            tensor = torch.tensor([float(rank)])
+            dist.all_reduce(tensor, group=group)
+            same(tensor, torch.tensor([float(sum(mine[0]))]))
+            assert dist.get_process_group_ranks(group) == mine[0]
+            assert dist.get_group_rank(group, rank) == group.rank() == mine[0].index(rank)
+            dist.destroy_process_group(group)
+
+
 def groups():
     """Subgroups, operations in flight, futures, and threads."""
     rank, size = start()
@@ -222,6 +240,7 @@ def groups():
         same(tensor, torch.full((3,), 2.0))
         assert dist.get_rank(last_two) == (0 if rank == size - 2 else 1)
         dist.destroy_process_group(last_two)
+    splits()
     tensors = [torch.full((100,), float(i)) for i in range(50)]
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     for work in reversed(works):

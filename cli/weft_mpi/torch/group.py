@@ -13,7 +13,7 @@ from datetime import timedelta
 
 import torch
 import torch._C._distributed_c10d as c10d
-from torch.distributed import DistBackendError, ProcessGroup
+from torch.distributed import DistBackendError, PrefixStore, ProcessGroup
 
 from weft_mpi import mpi
 from weft_mpi.processes import Job
@@ -25,6 +25,7 @@ from weft_mpi.torch.work import NO_TIME, Work, service, synchronize
 ABORTED = "another process has aborted the group, e.g. since its time limit was over"
 # Seconds that the end of a group waits for kernels, and in the handler of an exception, which others may not have, for others.
 END_TIMEOUT, END_TIMEOUT_IN_HANDLER = 30.0, 5.0
+MAX_TAG = 200  # below MPI_MAX_STRINGTAG_LEN
 NONBLOCKING = {name: mpi.nonblocking(name) for name in (*mpi.COLLECTIVES, "Send_c", "Recv_c")}
 
 
@@ -33,7 +34,8 @@ class WeftGroup(ProcessGroup):
 
     DESTROYED = "the process group was destroyed while operations were in flight"
     # Backend.supports_*: a process group of weft is its own backend, for all devices.
-    supports_coalescing = supports_splitting = supports_shrinking = supports_window = False
+    supports_coalescing = supports_shrinking = supports_window = False
+    supports_splitting = True
 
     def __init__(self, job: Job, store, rank: int, size: int, timeout: timedelta, comm) -> None:
         super().__init__(rank, size)
@@ -96,6 +98,24 @@ class WeftGroup(ProcessGroup):
         self.time_limit = timeout.total_seconds()
 
     _set_default_timeout = set_timeout
+
+    # Splits.
+
+    @outside_graphs
+    def split_group(self, new_ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None):
+        """Returns a group of the processes with these ranks, in this order; None if this process is not one of them. The
+        others are not needed. It has all devices, whatever `device_types` says, and no options of its own."""
+        if self.number not in new_ranks:
+            return None
+        store = PrefixStore(f"{group_name}/", self.store)
+        limit = timedelta(seconds=self.time_limit) if timeout is None else timeout
+        group = create(self.job, store, new_ranks.index(self.number), len(new_ranks), limit, group_name)
+        group.setGroupName(group_name or "")
+        group.setGroupDesc(group_desc or "")
+        return group
+
+    def eager_connect_single_device(self, _device) -> None:
+        """torch calls this for backends that split. The communicator is there already."""
 
     # Ends and failures.
 
@@ -378,3 +398,15 @@ class WeftGroup(ProcessGroup):
         return self.run("recv from any rank", [collectives.receive(tensor, mpi.ANY_SOURCE, tag)], None, [tensor])
 
     recvAnysource = recv_anysource
+
+
+def create(job: Job, store, rank: int, size: int, timeout: timedelta, name: str) -> WeftGroup:
+    """Returns a process group. Collective over its processes, which meet by its store."""
+    try:
+        job.connect(store, rank, size)
+        ranks = job.places(store, rank, size)
+        comm = job.create(ranks, f"torch/{name}"[-MAX_TAG:])
+        job.check(job.library.Barrier(comm))  # a process that serves the store may end it after this call
+    except mpi.MpiError as error:
+        raise errors.of_mpi("the start of a process group", error) from error
+    return WeftGroup(job, store, rank, size, timeout, comm)

@@ -9,26 +9,17 @@ from datetime import timedelta
 from torch.distributed import TCPStore, default_pg_timeout
 
 from weft_mpi import processes as jobs
-from weft_mpi.mpi import MpiError
-from weft_mpi.torch import errors
+from weft_mpi.torch import group
 from weft_mpi.torch.group import WeftGroup
 from weft_mpi.torch.reduction import BYTE
 
 ADDRESS_BYTES = 256
-MAX_TAG = 200  # below MPI_MAX_STRINGTAG_LEN
 
 
 def create(options) -> WeftGroup:
-    """Returns the process group for the options of torch. Collective over its processes, which meet by its store."""
-    job, store, rank, size = jobs.current(), options.store, options.group_rank, options.group_size
-    try:
-        job.connect(store, rank, size)
-        ranks = job.places(store, rank, size)
-        comm = job.create(ranks, f"torch/{options.group_id}"[-MAX_TAG:])
-        job.check(job.library.Barrier(comm))  # a process that serves the store may end it after this call
-    except MpiError as error:
-        raise errors.of_mpi("the start of a process group", error) from error
-    return WeftGroup(job, store, rank, size, options.timeout, comm)
+    """Returns the process group for the options of torch. Collective over its processes."""
+    job, rank, size = jobs.current(), options.group_rank, options.group_size
+    return group.create(job, options.store, rank, size, options.timeout, options.group_id)
 
 
 def rendezvous(timeout: timedelta = default_pg_timeout, **_options):
