@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <mutex>
 #include <new>
@@ -11,6 +12,7 @@
 
 #include "api/error_codes.hpp"
 #include "api/file_errhandler.hpp"
+#include "base/log.hpp"
 
 namespace weft::api {
 
@@ -108,6 +110,17 @@ EntryPoint::ErrorTarget EntryPoint::error_target() {
   return target;
 }
 
+namespace {
+
+/// Writes the message of a handle of another interface if it is the first one. Programs whose error handler
+/// returns, as mpi4py's does, rarely look at the codes, and would go on without messages.
+void report_foreign_handle(const std::string& message) {
+  static std::atomic<bool> reported{false};
+  if (!reported.exchange(true)) log::write(log::Level::error, "%s", message.c_str());
+}
+
+}  // namespace
+
 int EntryPoint::fail(Error error) {
   std::string message = std::string(call_) + ": " + error.message();
   const int code = code_with_message(code_of(error), message);
@@ -120,6 +133,8 @@ int EntryPoint::fail(Error error) {
                 "MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN)");
   else
     run_handler(*target.handler, target.handle, code, call_, error.message());
+  if (error.code() == Errc::abi && error.mpi_code() != 0)
+    report_foreign_handle(std::string(call_) + ": " + error.message());
   if (relock) {  // references are released under the lock
     g_instance->lock.lock();
     instance_locked_ = true;

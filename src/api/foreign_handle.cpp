@@ -35,6 +35,14 @@ const char* mpich_kind(uintptr_t value) {
   return extended && low >> 30 != 0 ? mpich_noun(low) : nullptr;
 }
 
+/// Returns whether half of a value may be one of the first handles of MPICH of a kind. A caller that passes a
+/// handle as an int on the stack leaves the other half undefined.
+bool is_low_half(uint32_t low, std::string_view wanted) {
+  constexpr uint32_t kIndices = 1 << 26, kFirstIndices = 1 << 12;
+  const char* noun = mpich_noun(low);
+  return low >> 30 != 0 && low % kIndices < kFirstIndices && noun != nullptr && noun == wanted;
+}
+
 /// Returns whether the value is the address of a predefined object of Open MPI, such as ompi_mpi_comm_world.
 bool is_of_openmpi(uintptr_t value) {
   Dl_info info{};
@@ -92,6 +100,12 @@ std::string describe_foreign_handle(uintptr_t value, std::string_view wanted) {
     if (noun == wanted) return text + (" is " + std::string(noun)) + built_for("MPICH", "libmpi.so.12");
     return text + (" is not " + std::string(wanted)) + "; it may be " + noun + " of MPICH's ABI, if " +
            two_headers("MPICH", "libmpi.so.12");
+  }
+  if (const auto low = static_cast<uint32_t>(value); is_low_half(low, wanted)) {
+    char half[16];
+    std::snprintf(half, sizeof half, "0x%x", low);
+    return text + (" is not " + std::string(wanted)) + "; its lower half, " + half + ", may be " +
+           std::string(wanted) + " of MPICH's ABI, if " + two_headers("MPICH", "libmpi.so.12");
   }
   if (is_of_openmpi(value)) return text + std::string(" is a handle") + built_for("Open MPI", "libmpi.so.40");
   return "";

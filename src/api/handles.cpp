@@ -13,6 +13,7 @@
 #include "api/caller.hpp"
 #include "api/check.hpp"
 #include "api/counts.hpp"
+#include "api/errors.hpp"
 #include "api/foreign_handle.hpp"
 #include "base/assert.hpp"
 #include "datatype/predefined.hpp"
@@ -191,7 +192,8 @@ Error describe(HandleKind kind, const std::string& argument, const void* handle)
     return error(value_text + " is " + other->noun + " of the ABI, not " + wanted.noun);
   if (was_freed(kind, handle)) return error(value_text + " was freed");
   if (const std::string foreign = describe_foreign_handle(value, wanted.noun); !foreign.empty())
-    return Error(class_for(kind), argument + foreign);
+    return Error(Errc::abi, argument + foreign,  // EntryPoint::fail() reports it
+                 code_of(Error(class_for(kind), "")));
   return error(value_text + " is not " + wanted.noun +
                " (freed, not initialised, or from a program built with the mpi.h of another ABI)");
 }

@@ -28,6 +28,8 @@ static void handles(void) {
                "datatype = 0x4c000405 is a datatype of MPICH's ABI");
   EXPECT_ERROR(MPI_Comm_rank((MPI_Comm)(uintptr_t)0x4c000405, &value), MPI_ERR_COMM,
                "comm = 0x4c000405 is not a communicator; it may be a datatype of MPICH's ABI, if");
+  EXPECT_ERROR(MPI_Comm_rank((MPI_Comm)(uintptr_t)0x7effc4000001, &value), MPI_ERR_COMM,
+               "is not a communicator; its lower half, 0xc4000001, may be a communicator of MPICH's ABI, if");
   EXPECT_ERROR(MPI_Comm_rank((MPI_Comm)0, &value), MPI_ERR_COMM, "comm = 0x0 is not a communicator");
   MPI_Comm_dup(MPI_COMM_SELF, &copy);
   const MPI_Comm freed = copy;

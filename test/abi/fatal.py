@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Errors are fatal by default: checks message, exit status, and that earlier output is not lost."""
+"""Errors are fatal by default: checks message, exit status, and that earlier output is not lost. Handles of another MPI are
+reported once even if errors return."""
 
 import os
 import subprocess
@@ -13,6 +14,10 @@ CASES = {
     "abort": (2, "weft[0]: MPI_Recv failed: count = -1"),
     "before": (16, "weft: MPI_Comm_rank was called before MPI_Init"),
     "after": (16, "weft: MPI_Barrier was called after MPI_Finalize"),
+    "foreign": (
+        0,
+        "MPI_Comm_size: comm = 0x44000000 is a communicator of MPICH's ABI, but this is a call of the standard ABI",
+    ),
     "info": (34, "weft: MPI_Info_set failed: info is MPI_INFO_NULL"),
 }
 
@@ -36,6 +41,8 @@ def main():
                 problems.append(f"{label}: exit status {result.returncode}, not {code}: {result.stderr}")
             if message not in result.stderr:
                 problems.append(f'{label}: stderr has no "{message}": {result.stderr}')
+            if mistake == "foreign" and len(result.stderr.splitlines()) != 1:
+                problems.append(f"{label}: not one message: {result.stderr}")
             if mistake in ("rank", "comm", "abort", "end", "after") and "output of the program" not in result.stdout:
                 problems.append(f"{label}: the program's output is lost")
     print("\n".join(problems) or "good")

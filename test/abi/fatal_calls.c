@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Run by fatal.py with the name of an error to make; without an argument it makes none. */
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +19,11 @@ int main(int argc, char** argv) {
   if (strcmp(mistake, "abort") == 0) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ABORT);
     MPI_Recv(&value, -1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  if (strcmp(mistake, "foreign") == 0) { /* codes that the program does not look at */
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int i = 0; i < 3; ++i) MPI_Comm_size((MPI_Comm)(uintptr_t)0x44000000, &value);
+    MPI_Barrier(MPI_COMM_NULL);
   }
   MPI_Finalize();
   if (strcmp(mistake, "after") == 0) MPI_Barrier(MPI_COMM_WORLD);
