@@ -120,6 +120,10 @@ class Communicator final : public Counted {
   /// Of a communicator that the library made for steps of operations on another one: that one, with which it
   /// is revoked (FailureDetector::make_part()). Null: none.
   Communicator* part_of = nullptr;
+  /// Of a communicator of all processes by which some make another one: those. Null: all of `group`.
+  Ref<Group> users;
+  /// The processes of `group` whose failure ends the collective operations.
+  [[nodiscard]] const Group& needed() const { return users ? *users : *group; }
   /// How many of FailureDetector::failed_in() the program has acknowledged (MPIX_Comm_ack_failed).
   size_t acknowledged_failures = 0;
 

@@ -144,7 +144,7 @@ Status FailureDetector::check(const Group& group) const {
 
 Status FailureDetector::check_now(Communicator& comm) {
   if (revoked(comm)) return revoked_error(comm);
-  Status alive = check(*comm.group);
+  Status alive = check(comm.needed());
   if (alive.ok() && comm.inter()) alive = check(*comm.remote_group);
   return alive.ok() && comm.part_of != nullptr ? check_now(*comm.part_of) : std::move(alive);
 }

@@ -41,13 +41,15 @@ NewCommunicator create_from_members(Communicator& parent, Group& group, int tag)
   return make_child(parent, *id, Ref<Group>::share(&group));
 }
 
-Result<Ref<Communicator>> make_bootstrap_communicator(Instance& instance) {
+/// `users`: processes that need each other.
+Result<Ref<Communicator>> make_bootstrap_communicator(Instance& instance, Ref<Group> users) {
   std::vector<ProcessId> processes(instance.size);
   std::iota(processes.begin(), processes.end(), ProcessId{0});
   auto everyone = Ref<Group>(Group::create(std::move(processes), instance.self));
   Ref<Communicator> bootstrap(Communicator::create(instance, kBootstrapContext, std::move(everyone)));
   if (!bootstrap) return Error(Errc::no_mem, "out of memory for another communicator: free some");
   bootstrap->has_handle = false;
+  bootstrap->users = std::move(users);
   return bootstrap;
 }
 
@@ -188,7 +190,7 @@ NewCommunicator create_group(Communicator& parent, Group& group, int tag) {
 NewCommunicator create_from_group(Instance& instance, Group& group, std::string_view name) {
   if (group.size() == 0) return nullptr;
   if (group.rank() < 0) return Error(Errc::group, "this process is not in the group of the new communicator");
-  auto bootstrap = make_bootstrap_communicator(instance);
+  auto bootstrap = make_bootstrap_communicator(instance, Ref<Group>::share(&group));
   if (!bootstrap) return std::move(bootstrap).error();
   return create_from_members(**bootstrap, group, partial_tag(tag_of(name)));
 }
@@ -203,7 +205,9 @@ NewCommunicator intercomm_create_from_groups(Instance& instance, Group& local, i
   NewCommunicator side = create_from_group(instance, local, name);
   if (!side) return side;
   const Ref<Communicator> local_comm(*side);
-  auto bootstrap = make_bootstrap_communicator(instance);
+  auto users = local.unite(remote);
+  if (!users) return std::move(users).error();
+  auto bootstrap = make_bootstrap_communicator(instance, Ref<Group>(*users));
   if (!bootstrap) return std::move(bootstrap).error();
   const auto leader = static_cast<int>(remote.process(remote_leader));
   NewCommunicator made = intercomm_create(*local_comm, local_leader, bootstrap->get(), leader, tag_of(name));

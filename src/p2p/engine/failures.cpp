@@ -30,7 +30,7 @@ bool needs(const Transfer& t, core::ProcessId process) {
   if (!collective && t.rank != kAnySource) return comm.process(t.rank) == process;
   for (const core::Communicator* of = &comm; of != nullptr; of = collective ? of->part_of : nullptr) {
     if (of->inter() && of->remote_group->rank_of(process) >= 0) return true;
-    if ((collective || !of->inter()) && of->group->rank_of(process) >= 0) return true;
+    if ((collective || !of->inter()) && of->needed().rank_of(process) >= 0) return true;
   }
   return false;
 }
