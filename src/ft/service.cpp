@@ -265,8 +265,10 @@ void Service::watch_awaited() {
 bool Service::learn() {
   const bool any = !revoked_now_.empty() || !reported_.empty();
   for (const core::ContextId context : std::exchange(revoked_now_, {})) instance_.failures.revoke(context);
+  told_ = true;
   for (const core::ProcessId process : std::exchange(reported_, {}))
     instance_.failures.report(process, Error(Errc::proc_aborted, "another process has reported its end"));
+  told_ = false;
   return any;
 }
 

@@ -88,6 +88,9 @@ class Service final : public core::RetainedState, public core::Poller {
   void watch_awaited();
   void spread(const Revoked& revoked);
   void tell_others(core::ProcessId failed);
+  void tell_of_host(core::ProcessId to, core::ProcessId failed);
+  void tell(core::ProcessId to, core::ProcessId failed);
+  [[nodiscard]] std::vector<core::ProcessId> reporters() const;
 
   core::Instance& instance_;
   std::unordered_map<core::ContextId, State> states_;
@@ -100,6 +103,7 @@ class Service final : public core::RetainedState, public core::Poller {
   uint32_t undecided_ = 0;
   uint64_t next_watch_ns_ = 0;
   bool polling_ = false;
+  bool told_ = false;  // by another process of the failure that is being reported
 };
 
 }  // namespace weft::ft

@@ -2,7 +2,6 @@
 // Revocations and failures spread from process to process. A revocation goes to the first live members at the
 // distances 1, 2, 4, ... and on from there; again after each failure, so that a member that dies with its
 // messages unsent cuts nobody off.
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -23,31 +22,55 @@ void Service::spread(const Revoked& revoked) {
   }
 }
 
-/// A failure on this host is reported to the lowest live rank of each other host, by the lowest live rank of
-/// this one, with all earlier ones, whose reporter may have died before its messages left; a failure
-/// elsewhere to the other ranks of this host, which may not use the network themselves.
+/// The lowest live process of each host, by host number; kNoProcess: none.
+std::vector<core::ProcessId> Service::reporters() const {
+  std::vector<core::ProcessId> lowest;
+  for (core::ProcessId process = 0; process < instance_.size; ++process) {
+    const auto host = static_cast<size_t>(instance_.host_of(process));
+    if (host >= lowest.size()) lowest.resize(host + 1, core::kNoProcess);
+    if (lowest[host] == core::kNoProcess && !instance_.failures.failed(process)) lowest[host] = process;
+  }
+  return lowest;
+}
+
+/// The lowest live rank of a host reports a failure on it to the lowest live rank of each other host. If the
+/// host has none, who learns of its last failure passes it on like a revocation, from host to host. A failure
+/// elsewhere is also reported to the other ranks of this host, which may not use the network themselves.
 void Service::tell_others(core::ProcessId failed) {
   if (instance_.network == nullptr || !launch::continues_on_failure() || failed >= instance_.size) return;
-  const bool here = instance_.same_host(failed);
-  std::vector<core::ProcessId> news{failed};
-  for (core::ProcessId process = 0; here && process < instance_.size; ++process)
-    if (process != failed && instance_.same_host(process) && instance_.failures.failed(process))
-      news.push_back(process);
-  std::vector<int> hosts{here ? instance_.host : -1};  // that know, or have been told
-  for (core::ProcessId process = 0; process < instance_.size; ++process) {
-    const int host = instance_.host_of(process);
-    if (instance_.failures.failed(process)) continue;
-    if (here && host == instance_.host && process < instance_.self) return;  // it reports
-    if (process == instance_.self || here == (host == instance_.host)) continue;
-    if (here) {
-      if (std::find(hosts.begin(), hosts.end(), host) != hosts.end()) continue;
-      hosts.push_back(host);
-    }
-    for (const core::ProcessId lost : news) {
-      const FailureMessage message{MessageId::failure, {}, lost};
-      instance_.sender->post(process, &message, sizeof message);
-    }
+  const std::vector<core::ProcessId> lowest = reporters();
+  const auto own = static_cast<size_t>(instance_.host), host = static_cast<size_t>(instance_.host_of(failed));
+  if (host != own)
+    for (core::ProcessId process = 0; process < instance_.size; ++process)
+      if (process != instance_.self && instance_.same_host(process) && !instance_.failures.failed(process))
+        tell(process, failed);
+  if (host != own && lowest[host] != core::kNoProcess) {
+    // Has that process died, too? Then this one notices it, and passes both on.
+    if (!told_) instance_.network->watch(lowest[host]);
+    return;
   }
+  if (lowest[own] != instance_.self) return;
+  std::vector<core::ProcessId> next;  // the live hosts behind this one, in a ring
+  for (size_t i = 1; i < lowest.size(); ++i)
+    if (const auto process = lowest[(own + i) % lowest.size()]; process != core::kNoProcess)
+      next.push_back(process);
+  for (size_t distance = 1; distance <= next.size(); distance += host == own ? 1 : distance)
+    tell_of_host(next[distance - 1], failed);
+}
+
+/// Reports a failure with all earlier ones of its host, whose reporter may have died before its messages
+/// left.
+void Service::tell_of_host(core::ProcessId to, core::ProcessId failed) {
+  tell(to, failed);
+  for (core::ProcessId process = 0; process < instance_.size; ++process)
+    if (process != failed && instance_.host_of(process) == instance_.host_of(failed) &&
+        instance_.failures.failed(process))
+      tell(to, process);
+}
+
+void Service::tell(core::ProcessId to, core::ProcessId failed) {
+  const FailureMessage message{MessageId::failure, {}, failed};
+  instance_.sender->post(to, &message, sizeof message);
 }
 
 }  // namespace weft::ft
