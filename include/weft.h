@@ -117,10 +117,12 @@ int MPIX_Job_by_store(int rank, int size, const char* name, MPIX_Store_put* put,
 int MPIX_Job_name(char* text, int size, int* length);
 /* From now on this process may end by exit(0) while sessions are open: then it leaves the job, which goes on.
    The launcher does not take it for failed; the operations of others that need it end with
-   MPIX_ERR_PROC_FAILED. All processes of the job call it. A process that has called MPI_Init still has to
-   call MPI_Finalize, and another exit status, _exit, a signal or MPI_Abort is a failure as before. Waits
-   until the messages of completed sends have left this process, for `seconds` at most (0 to 1e6): may be
-   called again before the exit. MPI must be initialised. MPI_ERR_ARG: seconds is out of range. */
+   MPIX_ERR_PROC_FAILED, up to a second later. All processes of the job call it. A process that has called
+   MPI_Init still has to call MPI_Finalize, and another exit status, _exit, a signal or MPI_Abort is a failure
+   as before. Waits until the messages of completed sends have left this process, for `seconds` at most (0 to
+   1e6), and at exit until processes on other hosts have received them, for as long: a process receives while
+   it is inside of MPI. May be called again before the exit. MPI must be initialised. MPI_ERR_ARG: seconds is
+   out of range. */
 int MPIX_Job_allow_exit(double seconds);
 
 /* == Fault tolerance == */

@@ -11,7 +11,7 @@ from declarations import SOURCES, declarations, without_noise
 
 LIMIT = 60
 # Larger classes, and the number of functions that each may have: its present one, so it may only shrink.
-EXCEPTIONS = {"Ofi": 63, "Shm": 66, "Ucx": 82, "Window": 126}
+EXCEPTIONS = {"Ofi": 62, "Shm": 66, "Ucx": 81, "Window": 126}
 
 HEAD = re.compile(r"\b(?:class|struct)\s+(?:alignas\([^)]*\)\s*)?(\w+(?:::\w+)*)\s*(?:final\s*)?(?::[^;{}()]*)?\{")
 

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
@@ -168,16 +169,16 @@ std::unique_lock<core::InstanceLock> lock_at_exit(core::Instance& instance) {
   return lock;
 }
 
-/// The other processes find this one ended, and do not wait for it; the launcher must not end them. After
-/// MPI_Init the program owes MPI_Finalize.
+/// The other processes are told, and do not wait for this one; the launcher must not end them. After MPI_Init
+/// the program owes MPI_Finalize.
 void leave_job(int status, void*) {
   if (status != 0 || g_state.load() != State::running || world.load() == World::running) return;
   const auto lock = lock_at_exit(*g_instance);
-  if (lock)
-    disconnect_from_launcher();
-  else
-    log::write(log::Level::error,
-               "a thread is inside of MPI at exit: the launcher takes this process for failed");
+  if (!lock)
+    return log::write(log::Level::error,
+                      "a thread is inside of MPI at exit: the launcher takes this process for failed");
+  p2p::leave(*g_instance, g_instance->exit_time_ns);
+  disconnect_from_launcher();
 }
 
 /// For a trace of several hosts. An error is one of a process or of the network, which later calls report.
@@ -322,7 +323,8 @@ void log_counters() {
                  static_cast<unsigned long long>(value), counters::name_of(counter->unit()), counter->help());
 }
 
-void allow_exit() {
+void allow_exit(uint64_t time_ns) {
+  g_instance->exit_time_ns = std::max<uint64_t>(time_ns, 1);
   launch::continue_on_failure();
   static const int registered = ::on_exit(leave_job, nullptr);
   (void)registered;

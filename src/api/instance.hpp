@@ -25,7 +25,8 @@ void start_progress_thread();
 [[nodiscard]] Status take_locks();
 /// Removes a user. After the last one MPI is finalized until the next acquire_instance().
 void release_instance();
-/// From now on the process may leave the job by exit(0) while sessions are open.
-void allow_exit();
+/// From now on the process may leave the job by exit(0) while sessions are open. At exit its last messages
+/// have `time_ns` to arrive.
+void allow_exit(uint64_t time_ns);
 
 }  // namespace weft::api

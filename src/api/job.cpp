@@ -43,10 +43,10 @@ Result<std::string> get_value(MPIX_Store_get* get, void* state, const std::strin
 }
 
 Status allow_exit(double seconds) {
-  weft::api::allow_exit();
+  const auto time_ns = static_cast<uint64_t>(seconds * 1e9);
+  weft::api::allow_exit(time_ns);
   weft::core::Instance& instance = *weft::api::g_instance;
-  if (weft::p2p::connected(instance))
-    weft::p2p::drain(instance, weft::monotonic_ns() + static_cast<uint64_t>(seconds * 1e9));
+  if (weft::p2p::connected(instance)) weft::p2p::drain(instance, weft::monotonic_ns() + time_ns);
   return {};
 }
 

@@ -32,6 +32,10 @@ Error death(pid_t pid) {
                "pid " + std::to_string(pid) + " on this host has ended without MPI_Finalize");
 }
 
+Error departure(pid_t pid) {
+  return Error(Errc::proc_aborted, "pid " + std::to_string(pid) + " on this host has left the job by exit()");
+}
+
 }  // namespace
 
 FailureDetector::~FailureDetector() {
@@ -43,7 +47,9 @@ Status FailureDetector::watch(ProcessId process, pid_t pid, const std::atomic<ui
   auto watch = ProcessWatch::open(pid);
   if (!watch) return std::move(watch).error();
   if (watch->descriptor() < 0) {
-    if (departed.load(std::memory_order_acquire) == 0) report_death(process, death(pid));
+    const uint32_t how = departed.load(std::memory_order_acquire);
+    if (how == 0) report_death(process, death(pid));
+    if (how == kLeftJob) leaves(process, departure(pid));
     return {};
   }
   if (epoll_ < 0) epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
@@ -80,9 +86,23 @@ void FailureDetector::report_later(ProcessId process, const Error& why) {
   next_look_ = 0;
 }
 
+void FailureDetector::leaves(ProcessId process, const Error& why) {
+  if (!failed(process)) leaving_.try_emplace(process, Leaving{monotonic_ns() + kLeaveGraceNs, why.copy()});
+}
+
+/// Reports the processes whose grace has ended. Returns true if there are any.
+bool FailureDetector::report_left(uint64_t now) {
+  std::vector<ProcessId> due;
+  for (const auto& [process, leaving] : leaving_)
+    if (now >= leaving.due_ns) due.push_back(process);
+  for (const ProcessId process : due) report(process, leaving_.extract(process).mapped().why);
+  return !due.empty();
+}
+
 void FailureDetector::forget(ProcessId process) {
   unwatch(process);
   ended_.erase(process);
+  leaving_.erase(process);
   failed_.erase(process);
   std::erase(order_, process);
 }
@@ -95,6 +115,7 @@ bool FailureDetector::look_now(uint64_t now, std::vector<ProcessId>* departed) {
     any = true;
     report_death(process, why);
   }
+  if (!leaving_.empty()) any |= report_left(now);
   if (watched_.empty()) return any;
   epoll_event events[kEvents];
   const int ended = ::epoll_wait(epoll_, events, kEvents, 0);
@@ -102,9 +123,11 @@ bool FailureDetector::look_now(uint64_t now, std::vector<ProcessId>* departed) {
     const ProcessId process = events[i].data.u32;
     const auto at = watched_.find(process);
     if (at == watched_.end()) continue;
-    if (at->second.departed->load(std::memory_order_acquire) != 0) {
+    const uint32_t how = at->second.departed->load(std::memory_order_acquire);
+    if (how != 0) {
+      if (how == kLeftJob) leaves(process, departure(at->second.pid));
       unwatch(process);
-      if (departed != nullptr) departed->push_back(process);
+      if (how != kLeftJob && departed != nullptr) departed->push_back(process);
       continue;
     }
     any = true;

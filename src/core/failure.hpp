@@ -28,19 +28,27 @@ class FailureDetector {
   /// delivery.
   using RevokeObserver = std::function<void(Communicator&)>;
 
+  static constexpr uint32_t kLeftJob = 2;
+
   FailureDetector() = default;
   FailureDetector(const FailureDetector&) = delete;
   FailureDetector& operator=(const FailureDetector&) = delete;
   ~FailureDetector();
 
   /// Watches a process of this host; reports it at once if it has ended already. `departed`: a word that the
-  /// process sets to a value other than 0 before it ends regularly; it outlives the detector.
-  /// Errc::unsupported if the kernel or the container has no pidfd for it.
+  /// process sets before it ends regularly, to kLeftJob if it leaves the job, and to another value than 0 if
+  /// it needs and owes nothing more; it outlives the detector. Errc::unsupported if the kernel or the
+  /// container has no pidfd for it.
   [[nodiscard]] Status watch(ProcessId process, pid_t pid, const std::atomic<uint32_t>& departed);
   void unwatch(ProcessId process);
   /// A network or the launcher says that a process cannot be reached any more. Later reports of it have no
   /// effect.
   void report(ProcessId process, const Error& why);
+
+  /// A process has left the job, or may have: it is reported kLeaveGraceNs later, by look(). So operations
+  /// that it has completed, such as the last barrier, complete here, too, although other processes are
+  /// slower.
+  void leaves(ProcessId process, const Error& why);
 
   /// A process of this host was found to have ended, during a delivery, where observers must not be called:
   /// looks at the next opportunity, and reports the process then if it is not watched.
@@ -85,6 +93,7 @@ class FailureDetector {
   /// Time between two looks, in ns. Together with the interval at which a waiting rank calls look(), it
   /// bounds the time until a failure is noticed.
   static constexpr uint64_t kLookIntervalNs = 10'000'000;
+  static constexpr uint64_t kLeaveGraceNs = 500'000'000;
 
   [[nodiscard]] bool any_failed() const { return !failed_.empty(); }
   /// Number of failed processes and of revocations so far; grows only.
@@ -119,7 +128,12 @@ class FailureDetector {
     pid_t pid;
     const std::atomic<uint32_t>* departed;
   };
+  struct Leaving {
+    uint64_t due_ns;  // of monotonic_ns()
+    Error why;
+  };
   void report_death(ProcessId process, const Error& why);
+  bool report_left(uint64_t now);
   [[nodiscard]] Status check_now(Communicator& comm);
 
   int epoll_ = -1;
@@ -128,6 +142,7 @@ class FailureDetector {
   std::unordered_map<ProcessId, Watched> watched_;
   std::unordered_map<ProcessId, std::string> failed_;  // with the reason
   std::unordered_map<ProcessId, Error> ended_;         // of report_later()
+  std::unordered_map<ProcessId, Leaving> leaving_;     // of leaves()
   std::vector<ProcessId> order_;                       // failed processes by time of detection
   std::unordered_set<ContextId> unknown_revoked_;      // revoked before the communicator is known here
   size_t changes_ = 0;

@@ -159,13 +159,12 @@ bool Instance::progress() {
 // The first look only notes the time: start-up and short programs pay nothing.
 bool Instance::look_for_failures(uint64_t now) {
   gpu_use.look(*this);
+  if (shm == nullptr) return failures.look(now);
   if (!watching_) [[unlikely]] {
-    if (shm == nullptr) return false;
     if (watch_from_ns_ == 0) watch_from_ns_ = now + FailureDetector::kLookIntervalNs;
     if (now < watch_from_ns_) return false;
     watch_local_processes();
   }
-  if (shm == nullptr) return failures.look(now);
   const uint32_t deaths = shm->deaths().load(std::memory_order_relaxed);
   const bool told = deaths != deaths_;
   // Ranks that sleep look after each sleep.

@@ -191,6 +191,9 @@ class Instance {
   RecentHandles recent_windows;                    ///< of windows that entry points have found valid
   /// The processor may hold stores of operations on windows that no fence has ordered: rma/now.hpp.
   bool stores_unfenced = false;
+  /// For the last messages of this process if it leaves the job; 0: the processes of the job must not
+  /// (MPIX_Job_allow_exit).
+  uint64_t exit_time_ns = 0;
 
  private:
   /// Notices processes of this host that have ended, and reports them. Returns true if one has failed.

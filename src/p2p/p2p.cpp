@@ -417,4 +417,9 @@ void quiesce(core::Instance& instance) {
 
 void drain(core::Instance& instance, uint64_t end_ns) { engine_of(instance).drain(end_ns); }
 
+void leave(core::Instance& instance, uint64_t time_ns) {
+  if (instance.network != nullptr) instance.network->leave(time_ns);
+  if (instance.shm != nullptr) instance.shm->set_departed(core::FailureDetector::kLeftJob);
+}
+
 }  // namespace weft::p2p

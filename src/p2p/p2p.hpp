@@ -28,6 +28,9 @@ struct UnexpectedMessage;  ///< after a matched probe, the object behind an MPI_
 void quiesce(core::Instance& instance);
 /// Progresses until all outgoing traffic of this process has left, until monotonic_ns() is `end_ns` at most.
 void drain(core::Instance& instance, uint64_t end_ns);
+/// The process ends without MPI_Finalize, and has failed for whoever needs it. Waits until its last messages
+/// have arrived, for `time_ns` at most. No other call may follow.
+void leave(core::Instance& instance, uint64_t time_ns);
 
 /// From now on messages of the program carry the signatures of their datatypes, and a receive of another type
 /// fails: WEFT_CHECK=on.

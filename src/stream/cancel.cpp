@@ -105,7 +105,8 @@ class Canceller {
   void look() {
     std::erase_if(watched_, [this](const Watched& watched) {
       if (!watched.watch.ended()) return false;
-      if (watched.departed->load(std::memory_order_acquire) != 0) return true;
+      const uint32_t departed = watched.departed->load(std::memory_order_acquire);
+      if (departed != 0 && departed != core::FailureDetector::kLeftJob) return true;
       failed_.push_back(watched.process);
       for (const Word& entry : words_) cancel(entry, watched.process);
       return true;

@@ -46,20 +46,21 @@ bool progress_until(uint64_t time_ns, Step&& step, Done&& done) {
   return true;
 }
 
-/// Calls step() until no connection is awaited(). Warns if the process ends although a peer has not answered.
+/// Calls step() until no connection is awaited(), or for `time_ns`. Reports that the process ends although a
+/// peer has not answered: as a warning if that had time enough.
 template <class Connections, class Step, class Awaited>
-void await_answers(const Connections& connections, Step&& step, Awaited&& awaited) {
+void await_answers(uint64_t time_ns, const Connections& connections, Step&& step, Awaited&& awaited) {
   auto waiting = connections.end();
-  const bool answered = progress_until(kLastMessagesTimeoutNs, step, [&] {
+  const bool answered = progress_until(time_ns, step, [&] {
     waiting = std::find_if(connections.begin(), connections.end(), awaited);
     return waiting == connections.end();
   });
   if (!answered)
     log::write(
-        log::Level::warn,
-        "process %u has received no messages for %d s: this process ends, and its last messages to that "
+        time_ns < kLastMessagesTimeoutNs ? log::Level::info : log::Level::warn,
+        "process %u has received no messages for %.1f s: this process ends, and its last messages to that "
         "process may be lost",
-        (*waiting)->peer, static_cast<int>(kLastMessagesTimeoutNs / 1'000'000'000));
+        (*waiting)->peer, static_cast<double>(time_ns) * 1e-9);
 }
 
 }  // namespace weft::transport

@@ -3,6 +3,7 @@
 // buffer, the caller sends the rkey in its own message, the peer gets or puts. Threading: as transport.hpp.
 // No implementation calls poll() from a completion or a delivery.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -110,6 +111,14 @@ class Network : public Transport {
   /// Sends a disconnect notice to all connected peers, so that the end of a connection is no failure (until
   /// the next message), and flushes for a bounded time. The network remains usable.
   virtual void send_disconnects() = 0;
+  /// The process is going to end without a regular end of MPI, so it has failed for whoever needs it. Sends
+  /// all connected peers a notice that says so, behind the last messages, and waits until the peers have
+  /// received those, for `time_ns` at most. Only close() may follow.
+  void leave(uint64_t time_ns) {
+    leaving_ = true;
+    leave_time_ns_ = time_ns;
+    finish();
+  }
   /// Forgets a peer of another job, after a disconnect notice to it. Returns false while operations with the
   /// peer are in flight: call again after poll().
   [[nodiscard]] virtual bool remove(Peer /*peer*/) { return true; }
@@ -118,6 +127,20 @@ class Network : public Transport {
   /// Releases all resources at the end of the process, after the last messages have arrived
   /// (last_messages.hpp). No completion fires from now on.
   virtual void close() = 0;
+
+ protected:
+  /// Sends disconnect notices and waits until the last messages have arrived (last_messages.hpp).
+  virtual void finish() {}
+  /// leave() was called: notices say so.
+  [[nodiscard]] bool leaving() const { return leaving_; }
+  /// The time for an action of finish() that usually has `ns`.
+  [[nodiscard]] uint64_t time_to_finish(uint64_t ns) const {
+    return leaving_ ? std::min(ns, leave_time_ns_) : ns;
+  }
+
+ private:
+  bool leaving_ = false;
+  uint64_t leave_time_ns_ = 0;
 };
 
 /// Opens the network named by the setting `net`, or the first usable one (select/table.cpp). An error begins

@@ -28,6 +28,9 @@ class Receiver {
   /// Reports once that the peer has died or is unreachable; called by networks only. All gets from this peer
   /// have completed with an error before.
   virtual void lost(Peer peer, const Error& why) = 0;
+  /// The peer has left its job (Network::leave), after all its messages that were delivered. Called like
+  /// deliver(), by networks only.
+  virtual void left(Peer /*peer*/) {}
   /// Returns the process of that rank in the connected job with that tag (JobId::tag); kNoPeer: not known.
   [[nodiscard]] virtual Peer find(uint32_t /*job_tag*/, uint32_t /*rank*/) { return kNoPeer; }
   /// A message of a process of another job that find() does not know, under the same rules as deliver(). A

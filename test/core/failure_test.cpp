@@ -85,6 +85,24 @@ TEST(FailureDetector, AProcessThatDepartedHasNotFailed) {
   EXPECT_FALSE(detector.any_failed());
 }
 
+TEST(FailureDetector, AProcessThatLeavesTheJobIsReportedAfterTheGrace) {
+  FailureDetector detector;
+  Child child(FailureDetector::kLeftJob), gone(FailureDetector::kLeftJob);
+  const pid_t gone_pid = gone.pid();
+  gone.kill();
+  ASSERT_TRUE(detector.watch(1, child.pid(), child.word()).ok());
+  ASSERT_TRUE(detector.watch(2, gone_pid, gone.word()).ok());
+  child.kill();
+  detector.leaves(3, Error(Errc::proc_aborted, "notice"));
+  const uint64_t begin = monotonic_ns();
+  EXPECT_FALSE(detector.look_now(begin));
+  EXPECT_FALSE(detector.any_failed());
+  EXPECT_TRUE(detector.look_now(begin + 2 * FailureDetector::kLeaveGraceNs));
+  for (const ProcessId process : {1, 2, 3}) EXPECT_TRUE(detector.failed(process));
+  EXPECT_NE(detector.error_of(1).message().find("has left the job"), std::string::npos);
+  EXPECT_EQ(detector.first_death_ns(), 0u);
+}
+
 TEST(FailureDetector, LooksAtTheClockBetweenIntervalsOnly) {
   FailureDetector detector;
   Child child(0);

@@ -22,10 +22,11 @@ struct Recorder final : Receiver {
     order.push_back(source);
   }
   void lost(Peer peer, const Error&) override { got_before_loss = got[peer].size(); }
+  void left(Peer peer) override { got_before_notice = got[peer].size(); }
   Peer find(uint32_t job_tag, uint32_t rank) override { return job_tag + rank; }
   std::vector<uint64_t> got[kPeers];
   std::vector<Peer> order;
-  size_t got_before_loss = 0;
+  size_t got_before_loss = 0, got_before_notice = 0;
 };
 
 struct Late : testing::Test {
@@ -59,6 +60,12 @@ TEST_F(Late, PeersOvertakeEachOther) {
 TEST_F(Late, APeerIsLostAfterItsMessages) {
   late.lost(1, Error(Errc::proc_aborted, "gone"));
   EXPECT_EQ(recorder.got_before_loss, kMessages);
+  expect_all_of(1);
+}
+
+TEST_F(Late, APeerLeavesAfterItsMessages) {
+  late.left(1);
+  EXPECT_EQ(recorder.got_before_notice, kMessages);
   expect_all_of(1);
 }
 

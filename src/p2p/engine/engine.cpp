@@ -24,8 +24,15 @@ Engine::Engine(core::Instance& owner, const ProtocolTable& protocols, MakePuts m
       puts(make_puts(*this)) {
   instance.failures.add([this](core::ProcessId process, const Error&) { failures.on_failure(process); });
   instance.failures.on_revoked([this](core::Communicator& comm) { failures.on_revoked(comm); });
-  instance.handlers.set_lost(
-      [this](uint32_t peer, const Error& why) { instance.failures.report(peer, why); });
+  instance.handlers.set_lost([this](uint32_t peer, const Error& why) {
+    if (instance.exit_time_ns != 0)  // it may have left: it sends a notice to peers that it has sent to only
+      instance.failures.leaves(peer, why);
+    else
+      instance.failures.report(peer, why);
+  });
+  instance.handlers.set_left([this](uint32_t peer) {
+    instance.failures.leaves(peer, Error(Errc::proc_aborted, "it has left the job by exit()"));
+  });
   instance.sender = &outgoing;
   register_handlers();
 }
@@ -33,6 +40,7 @@ Engine::Engine(core::Instance& owner, const ProtocolTable& protocols, MakePuts m
 Engine::~Engine() {
   instance.sender = nullptr;
   instance.handlers.set_lost({});
+  instance.handlers.set_left({});
   message_matched.set_hook({});
   for (int type = 0; type <= static_cast<int>(Type::eager_typed); ++type)
     instance.handlers.remove(static_cast<transport::am::HandlerId>(type));

@@ -48,6 +48,8 @@ class HandlerTable final : public Receiver {
   [[nodiscard]] bool registered(HandlerId id) const { return handlers_[id].owner != nullptr; }
   /// `function` is called by lost().
   void set_lost(std::function<void(Peer, const Error&)> function) { lost_ = std::move(function); }
+  /// `function` is called by left().
+  void set_left(std::function<void(Peer)> function) { left_ = std::move(function); }
   /// The functions are called by find() and unknown_source().
   void set_other_jobs(std::function<Peer(uint32_t, uint32_t)> find,
                       std::function<bool(Peer, const std::byte*, size_t)> unknown_source) {
@@ -66,6 +68,9 @@ class HandlerTable final : public Receiver {
   void lost(Peer peer, const Error& why) override {
     if (lost_) lost_(peer, why);
   }
+  void left(Peer peer) override {
+    if (left_) left_(peer);
+  }
   Peer find(uint32_t job_tag, uint32_t rank) override { return find_ ? find_(job_tag, rank) : kNoPeer; }
   [[nodiscard]] bool unknown_source(Peer known, const std::byte* message, size_t size) override {
     return unknown_source_ && unknown_source_(known, message, size);
@@ -80,6 +85,7 @@ class HandlerTable final : public Receiver {
   static void drop_truncated();
   std::array<Handler, size_t{UINT8_MAX} + 1> handlers_;
   std::function<void(Peer, const Error&)> lost_;
+  std::function<void(Peer)> left_;
   std::function<Peer(uint32_t, uint32_t)> find_;
   std::function<bool(Peer, const std::byte*, size_t)> unknown_source_;
 };

@@ -42,4 +42,9 @@ void LateDelivery::lost(Peer peer, const Error& why) {
   next_.lost(peer, why);
 }
 
+void LateDelivery::left(Peer peer) {
+  deliver_all_of(peer);
+  next_.left(peer);
+}
+
 }  // namespace weft::transport::am

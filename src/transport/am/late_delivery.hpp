@@ -29,6 +29,7 @@ class LateDelivery final : public Receiver {
 
   void deliver(Peer source, const std::byte* message, size_t size) override;
   void lost(Peer peer, const Error& why) override;
+  void left(Peer peer) override;
   Peer find(uint32_t job_tag, uint32_t rank) override { return next_.find(job_tag, rank); }
   [[nodiscard]] bool unknown_source(Peer known, const std::byte* message, size_t size) override {
     return next_.unknown_source(known, message, size);

@@ -55,6 +55,7 @@ struct Connection {
   State state = State::unknown;
   bool in_backlog = false;       ///< in Ofi::backlog_
   bool disconnect_sent = false;  ///< a disconnect notice was sent, and nothing since
+  bool left = false;             ///< its notice said that it leaves: what cannot be sent any more is no loss
   /// Empty until the address of the peer is resolved, then never changed. All messages use the first.
   std::vector<AdapterPair> pairs;
   Secret secret = 0;  ///< of the peer; valid with pairs

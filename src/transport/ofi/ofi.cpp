@@ -171,12 +171,12 @@ void Ofi::on_send_complete(MessageBuffer& message) {
   sends_.release(&message);
 }
 
-/// An answer comes too late for a process that has ended.
+/// An answer comes too late for a process that has ended, and every message for a process that has left.
 void Ofi::on_send_failure(MessageBuffer& message, const std::string& why) {
   Connection& to = connection(message.peer);
-  const bool answer = (message.tag & kAnswer) != 0;
+  const bool expected = (message.tag & kAnswer) != 0 || to.left;
   on_send_complete(message);
-  if (!answer)
+  if (!expected)
     mark_lost(to, Error(Errc::proc_aborted,
                         "process " + std::to_string(to.peer) + " cannot be reached (" + why + ")"));
 }
@@ -222,7 +222,9 @@ size_t Ofi::progress(Receiver* receiver, size_t limit) {
   if (!unposted_.empty()) [[unlikely]] {
     for (MessageBuffer* message : std::exchange(unposted_, {})) post(*message);
   }
-  size_t delivered = receiver != nullptr ? deliver_stored(*receiver) : 0;
+  size_t delivered = 0;
+  if (!stored_.empty() && receiver != nullptr) [[unlikely]]
+    for (const abi::CqEntry& entry : std::exchange(stored_, {})) delivered += on_receive(entry, *receiver);
   delivered += drain_completions(*endpoint_, receiver, limit);
   const bool striping =
       reads_by_others_ + remote_registrations_.striped_in_use() + writable_registrations_.striped_in_use() !=
@@ -232,15 +234,6 @@ size_t Ofi::progress(Receiver* receiver, size_t limit) {
       drain_completions(adapters_.endpoint(i), nullptr, kCompletionsPerRead);
   if (!unanswered_.empty()) [[unlikely]]
     send_answers();
-  return delivered;
-}
-
-/// Returns the number of messages.
-size_t Ofi::deliver_stored(Receiver& receiver) {
-  if (stored_.empty()) [[likely]]
-    return 0;
-  size_t delivered = 0;
-  for (const abi::CqEntry& entry : std::exchange(stored_, {})) delivered += on_receive(entry, receiver);
   return delivered;
 }
 
@@ -334,6 +327,10 @@ void Ofi::deliver_next(Connection& from, uint64_t tag, std::span<const std::byte
         unanswered_.push_back(&from);
       }
       complete_deferred_gets(from);
+    }
+    if ((tag & kLeft) != 0) {
+      from.left = true;
+      receiver.left(from.peer);
     }
   } else {
     from.notified = false;

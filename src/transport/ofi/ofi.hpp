@@ -86,8 +86,9 @@ class Ofi final : public Network {
   };
   static constexpr size_t kPrefix = sizeof(Prefix);
   // Bits of the tag: a disconnect notice, which a byte follows if its sender awaits an answer; the answer,
-  // with Connection::received.
-  static constexpr uint64_t kDisconnect = uint64_t{1} << 32, kAnswer = uint64_t{1} << 33;
+  // with Connection::received; in addition to the first: the sender has left the job.
+  static constexpr uint64_t kDisconnect = uint64_t{1} << 32, kAnswer = uint64_t{1} << 33,
+                            kLeft = uint64_t{1} << 34;
 
   Ofi(const launch::Job& job, Adapters adapters);
   Status prepare();
@@ -113,12 +114,11 @@ class Ofi final : public Network {
   bool handle_cq_error(Endpoint& endpoint);
   void mark_lost(Connection& connection, Error why, FoundBy found_by = FoundBy::libfabric);
   void report_events(Receiver& receiver);
-  size_t deliver_stored(Receiver& receiver);
 
   // disconnect.cpp
   void send_disconnect(Connection& connection);
+  void finish() override;
   void send_answers();
-  [[nodiscard]] bool send_answer(Connection& connection);
 
   // other_jobs.cpp
   Connection* source_of(const Prefix& prefix, const abi::CqEntry& entry, Receiver& receiver);
@@ -154,7 +154,7 @@ class Ofi final : public Network {
   bool in_memory_ = false;  // provider shm: does not report the death of a peer
   Directory* directory_ = nullptr;
   Adapters adapters_;
-  Receiver* closing_ = nullptr;  // while close() runs: discards messages
+  Receiver* closing_ = nullptr;  // while finish() runs: discards messages
   Endpoint* endpoint_;           // of the nearest adapter, for all messages; null after close()
   Registrations remote_registrations_, writable_registrations_, local_registrations_;
   BufferPool sends_, receives_;

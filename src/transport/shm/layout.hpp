@@ -101,7 +101,8 @@ struct alignas(4096) Area {
   char settings[kSettingsBytes];  ///< config::common_values(Scope::host), valid once its hash is stored
   std::atomic<uint64_t> settings_hash;
   std::atomic<uint32_t> has_gpus;  ///< 1 if this rank has a CUDA driver
-  /// 1 once the rank has left MPI regularly: the end of its process is no failure then.
+  /// 1 once the rank has left MPI regularly: the end of its process is no failure then. 2: it has left the
+  /// job, and has failed for whoever needs it (core::FailureDetector).
   std::atomic<uint32_t> departed;
   std::atomic<uint64_t> pid_namespace;  ///< inode of the PID namespace in which `pid` counts; 0: unknown
   /// claim_of() the ticket that this rank is taking or filling; 0: none.

@@ -93,8 +93,8 @@ class Shm final : public Transport {
   [[nodiscard]] Result<int> pid_of(Peer peer) const;
   /// Not 0 once the rank has left MPI regularly.
   [[nodiscard]] const std::atomic<uint32_t>& departed(Peer peer) const { return area(peer).departed; }
-  /// Publishes whether this rank has left MPI regularly.
-  void set_departed(bool departed) { area_->departed.store(departed ? 1 : 0, std::memory_order_release); }
+  /// Publishes whether this rank has left MPI regularly, or with which of the values of the failure detector.
+  void set_departed(uint32_t departed) { area_->departed.store(departed, std::memory_order_release); }
 
   /// Counts the deaths that ranks of this host have noticed.
   [[nodiscard]] std::atomic<uint32_t>& deaths() { return segment_.header().deaths; }

@@ -34,7 +34,8 @@ Connection& Ucx::connection_of(Peer peer) {
 bool Ucx::connect(Connection& connection) {
   if (connection.endpoint != nullptr) [[likely]]
     return true;
-  if (connection.state == Connection::State::failing || connection.state == Connection::State::lost)
+  if (connection.left || connection.state == Connection::State::failing ||
+      connection.state == Connection::State::lost)
     return false;
   Status opened = open_endpoint(connection);
   if (opened) return true;

@@ -23,7 +23,7 @@ class Ucx;
 inline constexpr unsigned kMessageId = 1, kGetRequestId = 2, kGetReplyId = 3, kRtsId = 4, kPutRequestId = 5,
                           kPutReplyId = 6, kAnswerId = 7;
 
-/// A byte follows a disconnect notice if the sender awaits an answer.
+/// A byte follows a disconnect notice if the sender awaits an answer, or has left the job: bits of Notice.
 /// `source`: the sender's rank in its job. `job`: 0 for a sender of the same job, else its JobId::tag().
 struct MessageHeader {
   static constexpr uint32_t kUser = 0, kDisconnect = 1;
@@ -33,6 +33,7 @@ struct MessageHeader {
   uint64_t sequence;  ///< with generation; UCX does not guarantee the order of active messages
   [[nodiscard]] uint32_t job() const { return kind >> 1; }
 };
+enum Notice : uint8_t { kAwaitsAnswer = 1, kLeft = 2 };
 /// Answer to a disconnect notice: the source has received the messages before this number.
 struct AnswerHeader {
   Secret secret;
@@ -83,6 +84,7 @@ struct Connection {
   std::unordered_map<uint64_t, PendingRts> pending_rts;  ///< by the peer's buffer id
   bool disconnected = false;       ///< sent a disconnect notice: the end of the connection is no failure
   bool made_after_notice = false;  ///< the endpoint was: its end is a failure until another notice
+  bool left = false;               ///< has left the job: no endpoint is made any more, except for an answer
   bool disconnect_sent = false;
   bool rendezvous_completed = false;  ///< a rendezvous to the peer has succeeded
   uint32_t operations = 0;            ///< in operations_

@@ -15,6 +15,10 @@ namespace {
 
 constexpr uint64_t kFlushTimeoutNs = 5 * kNsPerSecond, kCloseTimeoutNs = kNsPerSecond;
 
+bool awaits_answer(const Connection& of, Peer job_size) {
+  return of.peer < job_size && of.last_messages.outstanding();
+}
+
 }  // namespace
 
 void Ucx::send_disconnect(Connection& connection) {
@@ -24,8 +28,9 @@ void Ucx::send_disconnect(Connection& connection) {
   SendBuffer* buffer = acquire_send_buffer(connection, 0);
   const uint32_t kind = job_for(connection.peer) << 1 | MessageHeader::kDisconnect;
   buffer->message = {connection.secret, self_, kind, connection.sent++};
-  buffer->data[0] = std::byte{1};
-  send(buffer, kMessageId, sizeof(MessageHeader), buffer->data, awaits_answer(connection) ? 1 : 0,
+  const int notice = (awaits_answer(connection, job_size_) ? kAwaitsAnswer : 0) | (leaving() ? kLeft : 0);
+  buffer->data[0] = static_cast<std::byte>(notice);
+  send(buffer, kMessageId, sizeof(MessageHeader), buffer->data, notice != 0 ? 1 : 0,
        RequestParameters::kEager, api::kHost);
 }
 
@@ -33,7 +38,9 @@ void Ucx::send_disconnect(Connection& connection) {
 void Ucx::send_answers() {
   for (Connection* const to : std::exchange(unanswered_, {})) {
     if (to->disconnect_sent) continue;
+    const bool left = std::exchange(to->left, false);  // it ends after the answer
     const bool connected = connect(*to);
+    to->left = left;
     to->disconnected = true;  // if it has ended after its notice, this is no loss
     to->made_after_notice = false;
     if (!connected) continue;
@@ -54,8 +61,8 @@ void Ucx::send_disconnects() {
   if (worker_ == nullptr) return;
   for (const auto& connection : connections_) {
     if (!connection) continue;
-    // A peer that has only sent waits for this notice, too.
-    if (connection->peer < job_size_ && connection->delivered != 0 && !connection->disconnected)
+    // A peer that has only sent waits for this notice, too. A process that leaves may look up no addresses.
+    if (!leaving() && connection->peer < job_size_ && connection->delivered != 0 && !connection->disconnected)
       static_cast<void>(connect(*connection));
     send_disconnect(*connection);
   }
@@ -63,21 +70,30 @@ void Ucx::send_disconnects() {
   void* request = api_.ucp_worker_flush_nbx(worker_, &operation);
   if (request == nullptr || api::is_error(request)) return;
   progress_until(
-      kFlushTimeoutNs, [&] { return progress(); },
+      time_to_finish(kFlushTimeoutNs), [&] { return progress(); },
       [&] { return api_.ucp_request_check_status(request) != Code::in_progress; });
   api_.ucp_request_free(request);
 }
 
+void Ucx::finish() {
+  if (worker_ == nullptr) return;
+  if (leaving())
+    for (const auto& connection : connections_)
+      if (connection) connection->disconnect_sent = false;  // an earlier notice was another one
+  send_disconnects();
+  Discard discard;
+  closing_ = true;
+  await_answers(
+      time_to_finish(kLastMessagesTimeoutNs), connections_, [&] { return poll(discard, SIZE_MAX); },
+      [&](const std::unique_ptr<Connection>& of) {
+        return of && of->state == Connection::State::open && !of->disconnected &&
+               awaits_answer(*of, job_size_);
+      });
+}
+
 void Ucx::close() {
   if (worker_ != nullptr) {
-    send_disconnects();
-    Discard discard;
-    closing_ = true;
-    await_answers(
-        connections_, [&] { return poll(discard, SIZE_MAX); },
-        [&](const std::unique_ptr<Connection>& of) {
-          return of && of->state == Connection::State::open && !of->disconnected && awaits_answer(*of);
-        });
+    finish();
     std::vector<void*> requests;
     for (const auto& connection : connections_) {
       if (connection) release_pending_rts(*connection);

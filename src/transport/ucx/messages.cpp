@@ -160,7 +160,12 @@ void Ucx::deliver(Connection& connection, uint32_t kind, const std::byte* data, 
   connection.disconnected = (kind & MessageHeader::kDisconnect) != 0;
   if (connection.disconnected) {
     connection.made_after_notice = false;
-    if (size != 0 && connection.peer < job_size_) unanswered_.push_back(&connection);
+    const int notice = size != 0 ? std::to_integer<int>(*data) : 0;
+    if ((notice & kAwaitsAnswer) != 0 && connection.peer < job_size_) unanswered_.push_back(&connection);
+    if ((notice & kLeft) != 0) {
+      connection.left = true;
+      receiver_->left(connection.peer);
+    }
     return;
   }
   if (reinterpret_cast<uintptr_t>(data) % 8 != 0) {

@@ -100,7 +100,6 @@ class Ucx final : public Network {
   [[nodiscard]] Status create_context(const launch::Job& job);
   [[nodiscard]] Status create_worker();
   [[nodiscard]] Status register_handlers();
-  void warn_about_gpus() const;
 
   Connection& connection_of(Peer peer);
   /// Returns the sender of a message; null: unknown.
@@ -129,10 +128,8 @@ class Ucx final : public Network {
             int type);
   void assign_sequence(SendBuffer& buffer);
   void send_disconnect(Connection& connection);
+  void finish() override;
   void send_answers();
-  [[nodiscard]] bool awaits_answer(const Connection& of) const {
-    return of.peer < job_size_ && of.last_messages.outstanding();
-  }
 
   /// Copies the header of an active message; false: too short, or without the secret of this process.
   template <class Head>

@@ -28,6 +28,17 @@ config::Choice setting_failures(
 
 constexpr unsigned kProgressRounds = 16;
 
+/// For a UCX with GPU support that does not use it.
+void warn_about_gpus() {
+  const char* chosen = std::getenv("UCX_TLS");
+  if (!device::available() || chosen == nullptr) return;
+  log::write(
+      log::Level::warn,
+      "UCX_TLS=%s disables GPU memory support of UCX, GPU messages are staged through host memory: add cuda "
+      "to UCX_TLS, or unset it",
+      chosen);
+}
+
 }  // namespace
 
 Status Ucx::create(const launch::Job& job) {
@@ -39,7 +50,7 @@ Status Ucx::create(const launch::Job& job) {
   WEFT_TRY(create_worker());
   WEFT_TRY(register_handlers());
   aligned_copy_.resize(kMaxMessageBytes);
-  warn_about_gpus();
+  if ((memory_types_ >> api::kCuda & 1) == 0 && api_.cuda_module) warn_about_gpus();
   return {};
 }
 
@@ -120,18 +131,6 @@ Status Ucx::register_handlers() {
     if (code != Code::ok) return failure("ucp_worker_set_am_recv_handler", code);
   }
   return {};
-}
-
-void Ucx::warn_about_gpus() const {
-  const char* chosen = std::getenv("UCX_TLS");
-  if (!device::available() || (memory_types_ >> api::kCuda & 1) != 0 || !api_.cuda_module ||
-      chosen == nullptr)
-    return;
-  log::write(
-      log::Level::warn,
-      "UCX_TLS=%s disables GPU memory support of UCX, GPU messages are staged through host memory: add cuda "
-      "to UCX_TLS, or unset it",
-      chosen);
 }
 
 std::string Ucx::description() const {
