@@ -230,6 +230,29 @@ def splits():
             dist.destroy_process_group(group)
 
 
+def brackets():
+    """The brackets around operations by which DeepSpeed gathers parameters, and around messages."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    sums = [torch.full((3,), float(rank + i)) for i in range(3)]
+    parts = [(torch.zeros(size), torch.full((1,), float(rank * i))) for i in (1, 2)]
+    got = torch.zeros(5000)
+    for _ in range(2):
+        with dist._coalescing_manager(device=got.device, async_ops=True) as first:
+            for out, part in parts:
+                dist.all_gather_into_tensor(out, part)
+        with dist._coalescing_manager(device=got.device, async_ops=True) as second:
+            dist.isend(torch.full((5000,), float(rank)), (rank + 1) % size)
+            dist.irecv(got, (rank - 1) % size)
+        second.wait()
+        first.wait()
+    with dist._coalescing_manager(device=got.device):
+        for tensor in sums:
+            dist.all_reduce(tensor)
+    same(torch.cat(sums), torch.cat([torch.full((3,), size * (size - 1) / 2 + size * i) for i in range(3)]))
+    same(parts[1][0], 2 * torch.arange(float(size)))
+    same(got, torch.full((5000,), float((rank - 1) % size)))
+
+
 def groups():
     """Subgroups, operations in flight, futures, and threads."""
     rank, size = start()
@@ -241,6 +264,7 @@ def groups():
         assert dist.get_rank(last_two) == (0 if rank == size - 2 else 1)
         dist.destroy_process_group(last_two)
     splits()
+    brackets()
     tensors = [torch.full((100,), float(i)) for i in range(50)]
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     for work in reversed(works):

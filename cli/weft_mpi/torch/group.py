@@ -20,7 +20,7 @@ from weft_mpi.processes import Job
 from weft_mpi.torch import capture, collectives, errors, monitored, native, sparse, streams
 from weft_mpi.torch.collectives import Call
 from weft_mpi.torch.options import one, outside_graphs, row, with_options, with_tensors
-from weft_mpi.torch.work import NO_TIME, Work, service, synchronize
+from weft_mpi.torch.work import NO_TIME, Work, Works, service, synchronize
 
 ABORTED = "another process has aborted the group, e.g. since its time limit was over"
 # Seconds that the end of a group waits for kernels, and in the handler of an exception, which others may not have, for others.
@@ -47,6 +47,8 @@ class WeftGroup(ProcessGroup):
         self.failure_lock, self.kernels_lock = threading.Lock(), threading.Lock()
         self.text_of_name, self.description = "", ""
         self.kernels: dict[int, streams.Kernels | None] = {}  # by GPU; None: the host executes its operations
+        self.bracketed: list | None = None  # operations since _start_coalescing(); None: since none
+        self.native_methods: dict = {}  # that are not used between _start_coalescing() and _end_coalescing()
 
     # Queries of torch.
 
@@ -116,6 +118,19 @@ class WeftGroup(ProcessGroup):
 
     def eager_connect_single_device(self, _device) -> None:
         """torch calls this for backends that split. The communicator is there already."""
+
+    # The brackets of torch's _coalescing_manager.
+
+    def _start_coalescing(self, _device) -> None:
+        self.bracketed = []
+        self.native_methods |= {name: self.__dict__.pop(name) for name in native.METHODS if name in self.__dict__}
+
+    def _end_coalescing(self, _device) -> Works:
+        """Returns the operations since _start_coalescing(), which have begun, as one."""
+        works, self.bracketed = self.bracketed or [], None
+        self.__dict__.update(self.native_methods)
+        self.native_methods = {}
+        return Works(works)
 
     # Ends and failures.
 
@@ -207,6 +222,12 @@ class WeftGroup(ProcessGroup):
 
     def run(self, name: str, calls: list[Call], options=None, result=()) -> Work:
         """Starts the nonblocking forms of the calls, and waits for them if the program does."""
+        work = self.begin(name, calls, options, result)
+        if self.bracketed is not None:
+            self.bracketed.append(work)
+        return work
+
+    def begin(self, name: str, calls: list[Call], options, result) -> Work:
         if self.comm is None:
             raise DistBackendError(f"weft: {name}: the process group was destroyed")
         keep = calls[0].keep if calls else ()

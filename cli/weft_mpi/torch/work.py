@@ -169,6 +169,34 @@ class Work(BaseWork):
             service.run(future.set_exception, self.error)
 
 
+class Works(BaseWork):
+    """Several operations as one."""
+
+    def __init__(self, works) -> None:
+        super().__init__()
+        self.works = works
+
+    def wait(self, timeout: timedelta = NO_TIME) -> bool:
+        for work in self.works:
+            work.wait(timeout)
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self.works)
+
+    def is_success(self) -> bool:
+        return all(work.is_success() for work in self.works)
+
+    def exception(self) -> Exception | None:
+        return next(filter(None, (work.exception() for work in self.works)), None)
+
+    def result(self) -> list[torch.Tensor]:
+        return [tensor for work in self.works for tensor in work.result()]
+
+
 class Service:
     """The thread. It starts with the first operation that it is needed for."""
 
