@@ -145,9 +145,11 @@ void DeviceCopies::copy_inside(Transfer& t, Transfer& sender) {
   track({std::move(*ticket), copy, {}});
 }
 
+void DeviceCopies::submit_puts() { submit_batches(pending_puts_, StreamRole::out, SIZE_MAX); }
+
 void DeviceCopies::end_batch() {
   batching_ = false;
-  if (!pending_puts_.empty()) submit_batches(pending_puts_, StreamRole::out, SIZE_MAX);
+  if (!pending_puts_.empty()) submit_puts();
 }
 
 void DeviceCopies::drop_pending(const Transfer& t) {

@@ -51,7 +51,8 @@ class DeviceCopies {
     pending_gets_.push_back(get);
     if (!collecting_) submit_gets();
   }
-  /// The same. Puts between start_batch() and end_batch() are submitted together.
+  /// The same. Puts between start_batch() and end_batch() are submitted together, or with the next round of
+  /// progress: the thread that batches may wait meanwhile, also for a message that another one has sent.
   void start_put(const DeviceCopy& put) {
     if (batching_)  // two copies in one submission take 3 us less than two submissions
       pending_puts_.push_back(put);
@@ -70,6 +71,8 @@ class DeviceCopies {
   /// Begins a round of progress. Until submit_collected(), gets are collected, since more may follow at once.
   void begin_round() {
     batcher_.progress();
+    if (!pending_puts_.empty()) [[unlikely]]
+      submit_puts();
     collecting_ = true;
   }
   void submit_collected() {
@@ -100,6 +103,7 @@ class DeviceCopies {
 
  private:
   void submit_gets();
+  void submit_puts();
   [[nodiscard]] uint64_t bytes_in_flight() const;
   void submit_batches(std::vector<DeviceCopy>& pending, device::StreamRole stream, size_t max_submissions);
   void submit_copy(const DeviceCopy& copy, device::StreamRole stream);
