@@ -191,9 +191,11 @@ Error describe(HandleKind kind, const std::string& argument, const void* handle)
   if (const HandleKindInfo* other = owner_of(value); other != nullptr && other != &wanted)
     return error(value_text + " is " + other->noun + " of the ABI, not " + wanted.noun);
   if (was_freed(kind, handle)) return error(value_text + " was freed");
-  if (const std::string foreign = describe_foreign_handle(value, wanted.noun); !foreign.empty())
-    return Error(Errc::abi, argument + foreign,  // EntryPoint::fail() reports it
-                 code_of(Error(class_for(kind), "")));
+  if (const std::string foreign = describe_foreign_handle(value, wanted.noun); !foreign.empty()) {
+    Error found(class_for(kind), argument + foreign);
+    if (value == kInvalidHandle) return found;                 // it may have been freed, as by other programs
+    return Error(Errc::abi, found.message(), code_of(found));  // EntryPoint::fail() reports it
+  }
   return error(value_text + " is not " + wanted.noun +
                " (freed, not initialised, or from a program built with the mpi.h of another ABI)");
 }
