@@ -121,7 +121,7 @@ class UcxMessages : public testing::Test {
     const api::AmHandlerParameters& handler = handlers.at(message);
     const api::AmReceiveParameters none{};
     Head copy = head;
-    char data[8] = {};
+    char data[8] = {kAwaitsAnswer};  // of a disconnect notice
     handler.callback(handler.argument, &copy, size, data, bytes, &none);
   }
   template <class Head>
