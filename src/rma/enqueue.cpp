@@ -21,10 +21,16 @@ namespace {
 
 Error unsupported(std::string why) { return {Errc::unsupported, std::move(why)}; }
 
-/// The rank of an error that a failure has caused, which a kernel may not know.
+constexpr uint64_t kNsUntilNoticed = 200'000'000;  // at most
+
+/// The rank of an error that a failure has caused, which a kernel may not know. The kernel has ended before
+/// this process notices the failure, if that has not waited in MPI yet.
 int failed_rank(Window& window, int told) {
   core::FailureDetector& failures = window.instance.failures;
   (void)failures.look_now(monotonic_ns());
+  const uint64_t end_ns = monotonic_ns() + kNsUntilNoticed;
+  core::wait_until(window.instance,
+                   [&] { return !failures.check(*window.comm).ok() || monotonic_ns() >= end_ns; });
   const Peer* const peer = window.find_peer(told);
   if (peer != nullptr && failures.failed(peer->process)) return told;
   const std::vector<core::ProcessId> failed = failures.failed_in(*window.comm);

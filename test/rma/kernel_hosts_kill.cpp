@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The last rank is killed while kernels of ranks on other hosts wait for it, each in another function, and
-// execute its atomic operations: all waits end, and the status names the rank. Kernels that get their handle
-// after that do not wait either. On the emulated driver;
-// started with --continue-on-failure by kernel_hosts_kill.py. usage: kernel_hosts_kill MICROSECONDS
+// The last rank is killed while kernels of other ranks, on its host or others, wait for it, each in another
+// function, and execute its atomic operations: all waits end, and the status names the rank. Kernels that get
+// their handle after that do not wait either. On the emulated driver; started with --continue-on-failure by
+// kernel_hosts_kill.py. usage: kernel_hosts_kill MICROSECONDS
 #include <signal.h>
 #include <unistd.h>
 
