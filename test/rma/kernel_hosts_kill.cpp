@@ -94,12 +94,14 @@ int main(int argc, char** argv) {
     kill(getpid(), SIGKILL);
   }
   const EmulatedHandle emulated(handle);
+  // Stores into the memory of a process of this host need no answer and have no end.
+  const int waits = std::getenv("WEFT_FAKE_HOSTS") == nullptr ? 1 : kWaits;
   Error errors[kWaits];
   std::vector<std::thread> threads;
-  for (int i = 0; i < kWaits; ++i)
+  for (int i = 0; i < waits; ++i)
     threads.emplace_back([&, i] { errors[i] = wait(KernelWindow(emulated.get()), i); });
   for (std::thread& thread : threads) thread.join();
-  for (int i = 0; i < kWaits; ++i)
+  for (int i = 0; i < waits; ++i)
     expect(errors[i] == Error::failed,
            "wait " + std::to_string(i) + ": " + std::to_string(static_cast<int>(errors[i])));
   window.expect_status("window");
