@@ -328,6 +328,9 @@ static int create_stream_comm(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newco
     if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
     entry.set_error_owner(*object);
     if (newcomm == nullptr) return entry.fail(null_pointer("newcomm"));
+    if (object->order != nullptr)  // its earlier calls come first
+      if (weft::Status settled = weft::api::ordered::settle(*object, entry.call()); !settled.ok())
+        return entry.fail(std::move(settled).error());
     weft::Status created = comm_create(*object, stream, newcomm);
     by_host = created.ok() && to_communicator(*newcomm)->order != nullptr;
     return entry.finish(std::move(created));

@@ -13,6 +13,7 @@
 #include "api/extension.hpp"
 #include "api/handles.hpp"
 #include "api/objects.hpp"
+#include "api/ordered.hpp"
 #include "api/requests.hpp"
 #include "api/status.hpp"
 #include "api/stream.hpp"
@@ -169,6 +170,9 @@ WEFT_EXPORT int PMPIX_Stream_comm_create_multiplex(MPI_Comm comm, int count, MPI
     entry.set_error_owner(*object);
     if (newcomm == nullptr) return entry.fail(null_pointer("newcomm"));
     if (array_of_streams == nullptr) return entry.fail(null_pointer("array_of_streams"));
+    if (object->order != nullptr)  // its earlier calls come first
+      if (weft::Status settled = weft::api::ordered::settle(*object, entry.call()); !settled.ok())
+        return entry.fail(std::move(settled).error());
     return entry.finish(weft::api::create(*object, count, array_of_streams, newcomm));
   });
 }
